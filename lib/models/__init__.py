@@ -1,0 +1,6 @@
+"""Who answers: receivers, their weights and their tokens."""
+
+from lib.models.receiver import Prompt, Receiver, Reply, Turn
+from lib.models.scripted import ScriptedReceiver
+
+__all__ = ["Prompt", "Receiver", "Reply", "ScriptedReceiver", "Turn"]
