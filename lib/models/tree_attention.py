@@ -1,0 +1,235 @@
+"""Run any transformers decoder over a prefix tree, then decode its leaves together.
+
+The model's own code is untouched. A function registered with transformers' attention interface receives the rotated
+queries, keys and values of a packed list of tokens and a plan that says who sees whom:
+
+- `TreePlan` (reading): tokens of a chunk of segments. Keys and values go to the buffer rows named by the slots; each segment
+  attends to its ancestors' rows and causally to itself. No T x T mask exists anywhere.
+- `RowPlan` (decoding): each live row owns a left-aligned copy of its path; a step appends one or several tokens (several where
+  the grammar forces them) and attends to everything before them.
+
+Everything else - projections, norms, rotary positions, head - runs on the packed tokens, without padding, in one matrix
+product each. Memory: two buffers of (layers, slots, kv heads, head size); the caller bounds slots and rows.
+
+Not covered: sliding windows, attention sinks, soft-capping, encoder-decoders. `TreeRunner` refuses a model whose layers do not
+all come through the interface, by name.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import scaled_dot_product_attention
+from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
+
+from lib.models.prefix_tree import PrefixTree, Range, Segment, chunk_segments
+
+INTERFACE = "prefix_tree"
+
+
+class KeyValues:
+    """Key and value buffers of all layers: `keys[layer]` has shape (rows, kv_heads, length, head_dim)."""
+
+    def __init__(self, config: Any, rows: int, length: int, dtype: torch.dtype, device: torch.device) -> None:
+        head_dim = getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads
+        shape = (rows, config.num_key_value_heads, length, head_dim)
+        self.keys = [torch.zeros(shape, dtype=dtype, device=device) for _ in range(config.num_hidden_layers)]
+        self.values = [torch.zeros(shape, dtype=dtype, device=device) for _ in range(config.num_hidden_layers)]
+
+
+class TreePlan:
+    """Who sees whom while a chunk of tree segments is read."""
+
+    def __init__(self, store: KeyValues, segments: Sequence[Segment]) -> None:
+        self.store = store
+        self.segments = segments
+        self.start = segments[0].start
+        self.stop = segments[-1].stop
+        self.calls = 0
+
+    def attend(self, layer: int, query: Tensor, key: Tensor, value: Tensor, scaling: float) -> Tensor:
+        """Attend for one layer: query (heads, T, d), key and value (kv_heads, T, d); returns (T, heads, d)."""
+        keys, values = self.store.keys[layer][0], self.store.values[layer][0]
+        keys[:, self.start : self.stop] = key
+        values[:, self.start : self.stop] = value
+        kv_heads, group = key.shape[0], query.shape[0] // key.shape[0]
+        out = torch.empty_like(query.transpose(0, 1))  # (T, heads, d)
+        for segment in self.segments:
+            begin, end = segment.start - self.start, segment.stop - self.start
+            length = end - begin
+            asked = query[:, begin:end].unflatten(0, (kv_heads, group))  # (kv_heads, group, Lq, d)
+            ranges = (*segment.ancestors, (segment.start, segment.stop))
+            seen_keys, seen_values = _gather(keys, ranges), _gather(values, ranges)
+            mask = None
+            if length > 1 and segment.ancestors:
+                mask = _bottom_right_mask(length, seen_keys.shape[1], query.device)
+            answer = scaled_dot_product_attention(
+                asked,
+                seen_keys[:, None].expand(-1, group, -1, -1),
+                seen_values[:, None].expand(-1, group, -1, -1),
+                attn_mask=mask,
+                is_causal=mask is None and length > 1,
+                scale=scaling,
+            )
+            out[begin:end] = answer.flatten(0, 1).transpose(0, 1)
+        return out
+
+
+class RowPlan:
+    """Who sees whom in a decoding step: token t of the pack goes to column `columns[t]` of row `rows[t]`."""
+
+    def __init__(self, store: KeyValues, rows: np.ndarray, columns: np.ndarray) -> None:
+        device = store.keys[0].device
+        self.store = store
+        self.rows = torch.as_tensor(rows, device=device)
+        self.columns = torch.as_tensor(columns, device=device)
+        self.calls = 0
+        live, inverse, counts = np.unique(rows, return_inverse=True, return_counts=True)
+        first = np.concatenate([[0], np.cumsum(counts)[:-1]])
+        self.live = torch.as_tensor(live, device=device)
+        self.place = (
+            torch.as_tensor(inverse, device=device),
+            torch.as_tensor(np.arange(len(rows)) - first[inverse], device=device),
+        )  # where token t stands in the padded (live rows, steps) block
+        self.steps = int(counts.max())
+        self.length = int(columns.max()) + 1
+        self.all_rows = len(live) == store.keys[0].shape[0]
+        until = np.zeros((len(live), self.steps), dtype=np.int64)
+        until[inverse, np.arange(len(rows)) - first[inverse]] = columns
+        limits = torch.as_tensor(until, device=device)  # (live, steps): last column each query sees
+        seen = torch.arange(self.length, device=device)
+        self.mask = (seen[None, None, :] <= limits[:, :, None])[:, None]  # (live, 1, steps, length)
+
+    def attend(self, layer: int, query: Tensor, key: Tensor, value: Tensor, scaling: float) -> Tensor:
+        """Attend for one layer: query (heads, T, d), key and value (kv_heads, T, d); returns (T, heads, d)."""
+        keys, values = self.store.keys[layer], self.store.values[layer]
+        keys[self.rows, :, self.columns] = key.transpose(0, 1)
+        values[self.rows, :, self.columns] = value.transpose(0, 1)
+        seen_keys, seen_values = keys[:, :, : self.length], values[:, :, : self.length]
+        if not self.all_rows:
+            seen_keys, seen_values = seen_keys[self.live], seen_values[self.live]
+        kv_heads, group, live = key.shape[0], query.shape[0] // key.shape[0], len(self.live)
+        block = query.new_zeros((live, self.steps, query.shape[0], query.shape[2]))
+        block[self.place[0], self.place[1]] = query.transpose(0, 1)
+        # Query heads that share a key head stand as extra queries, so that keys are never repeated in memory.
+        asked = block.unflatten(2, (kv_heads, group)).permute(0, 2, 3, 1, 4).flatten(2, 3)  # (live, kv, group*steps, d)
+        mask = self.mask.repeat(1, 1, group, 1)
+        answer = scaled_dot_product_attention(asked, seen_keys, seen_values, attn_mask=mask, scale=scaling)
+        answer = answer.unflatten(2, (group, self.steps)).permute(0, 3, 1, 2, 4).flatten(2, 3)  # (live, steps, heads, d)
+        return answer[self.place[0], self.place[1]]
+
+
+def _gather(buffer: Tensor, ranges: Sequence[Range]) -> Tensor:
+    """Return the buffer's rows of the ranges, shape (kv_heads, length, d); one range is a view."""
+    if len(ranges) == 2 and ranges[0][1] == ranges[1][0]:
+        ranges = [(ranges[0][0], ranges[1][1])]
+    if len(ranges) == 1:
+        return buffer[:, ranges[0][0] : ranges[0][1]]
+    return torch.cat([buffer[:, start:stop] for start, stop in ranges], dim=1)
+
+
+def _bottom_right_mask(queries: int, keys: int, device: torch.device) -> Tensor:
+    """Return the causal mask (queries, keys) whose last query sees every key."""
+    return torch.ones(queries, keys, dtype=torch.bool, device=device).tril(keys - queries)
+
+
+def tree_attention(
+    module: nn.Module,
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    attention_mask: Tensor | None,
+    scaling: float | None = None,
+    dropout: float = 0.0,
+    **kwargs: Any,
+) -> tuple[Tensor, None]:
+    """Attention function in the form that transformers' interface expects; the plan arrives as a keyword."""
+    plan = kwargs.get("plan")
+    if plan is None:
+        raise ValueError("prefix-tree attention was called without a plan; run the model through TreeRunner")
+    plan.calls += 1
+    scale = query.shape[-1] ** -0.5 if scaling is None else scaling
+    return plan.attend(module.layer_idx, query[0], key[0], value[0], scale)[None], None
+
+
+ALL_ATTENTION_FUNCTIONS.register(INTERFACE, tree_attention)
+
+
+class TreeRunner:
+    """Runs a causal language model over prefix trees.
+
+    Parameters
+    ----------
+    model : transformers causal language model
+        Switched to the prefix-tree attention in place.
+    chunk_tokens : int
+        Tokens of one forward while reading: bounds activations.
+    head_rows : int
+        Rows of the vocabulary matrix product taken at once: bounds the logits in memory.
+
+    Raises
+    ------
+    ValueError
+        When a layer uses a sliding window or does not attend through transformers' interface.
+    """
+
+    def __init__(self, model: Any, *, chunk_tokens: int = 1024, head_rows: int = 128) -> None:
+        config = model.config
+        kinds = set(getattr(config, "layer_types", None) or ["full_attention"])
+        if kinds != {"full_attention"}:
+            raise ValueError(f"{config.model_type}: layers {sorted(kinds - {'full_attention'})} are not supported; use a full-attention model")
+        self.model = model
+        self.config = config
+        self.chunk_tokens = chunk_tokens
+        self.head_rows = head_rows
+        self.device = next(model.parameters()).device
+        self.dtype = model.get_input_embeddings().weight.dtype
+        self.forward_tokens = 0  # tokens pushed through the layers, for tests and benchmarks
+        model.set_attn_implementation(INTERFACE)
+
+    def hidden(self, tokens: np.ndarray, positions: np.ndarray, plan: TreePlan | RowPlan) -> Tensor:
+        """Run the layers over packed tokens; returns the final hidden states, shape (T, hidden)."""
+        self.forward_tokens += len(tokens)
+        out = self.model.get_decoder()(
+            input_ids=torch.as_tensor(tokens, device=self.device)[None],
+            position_ids=torch.as_tensor(positions, device=self.device)[None],
+            use_cache=False,
+            plan=plan,
+        )
+        if plan.calls != self.config.num_hidden_layers:
+            raise ValueError(
+                f"{self.config.model_type}: {plan.calls} of {self.config.num_hidden_layers} layers used the attention interface; "
+                "this architecture is not supported"
+            )
+        return out.last_hidden_state[0]
+
+    def logits(self, hidden: Tensor) -> Tensor:
+        """Return the vocabulary logits in float32, shape (rows, vocabulary)."""
+        head = self.model.get_output_embeddings()
+        return torch.cat([head(part).float() for part in hidden.split(self.head_rows)])
+
+    def read(self, tree: PrefixTree, wanted: np.ndarray) -> tuple[KeyValues, Tensor]:
+        """Read a whole tree; returns its buffers and the hidden states of the `wanted` slots, shape (len(wanted), hidden)."""
+        store = KeyValues(self.config, 1, len(tree), self.dtype, self.device)
+        kept = torch.empty((len(wanted), self.config.hidden_size), dtype=self.dtype, device=self.device)
+        for chunk in chunk_segments(tree.segments, self.chunk_tokens):
+            plan = TreePlan(store, chunk)
+            states = self.hidden(tree.tokens[plan.start : plan.stop], tree.depth[plan.start : plan.stop], plan)
+            inside = np.flatnonzero((wanted >= plan.start) & (wanted < plan.stop))
+            if len(inside):
+                kept[torch.as_tensor(inside, device=self.device)] = states[torch.as_tensor(wanted[inside] - plan.start, device=self.device)]
+        return store, kept
+
+    def rows_from(self, tree: PrefixTree, store: KeyValues, prompts: Sequence[int], extra: int) -> KeyValues:
+        """Copy the paths of `prompts` into left-aligned rows with room for `extra` more tokens each."""
+        slots = [torch.as_tensor(tree.slots(index), device=self.device) for index in prompts]
+        rows = KeyValues(self.config, len(prompts), max(len(path) for path in slots) + extra, self.dtype, self.device)
+        for layer in range(self.config.num_hidden_layers):
+            for row, path in enumerate(slots):
+                rows.keys[layer][row, :, : len(path)] = store.keys[layer][0][:, path]
+                rows.values[layer][row, :, : len(path)] = store.values[layer][0][:, path]
+        return rows
