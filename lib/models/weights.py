@@ -190,7 +190,9 @@ def _as_safetensors(place: Path, shown: str, log: Log) -> tuple[Path, str]:
     if len(ggufs) == 1:
         return _from_gguf(ggufs[0], shown, log)
     if ggufs:
-        raise WeightsError(f"{shown}: {place} holds {len(ggufs)} .gguf files; give the path of one, such as {ggufs[0].name}")
+        raise WeightsError(
+            f"{shown}: {place} holds {len(ggufs)} .gguf files; give the path of one, such as {ggufs[0].name}"
+        )
     raise WeightsError(f"{shown}: {place} holds no .safetensors and no .gguf file (pickled weights are not read)")
 
 
@@ -233,7 +235,9 @@ def _from_gguf(gguf: Path, shown: str, log: Log) -> tuple[Path, str]:
                 try:
                     _convert(gguf, sha256, target)
                 except OSError as error:
-                    raise WeightsError(f"{shown}: cannot unpack to {target}: {error}; free space or set LAB_CACHE") from error
+                    raise WeightsError(
+                        f"{shown}: cannot unpack to {target}: {error}; free space or set LAB_CACHE"
+                    ) from error
     return target, sha256
 
 
