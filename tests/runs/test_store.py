@@ -237,7 +237,8 @@ import sys
 from lib.runs.store import Key, Store
 store, name = Store(sys.argv[1]), sys.argv[2]
 for i in range(500):
-    store.put([(Key("reply", "r", f"{name}{i}", "{}"), {"text": f"{name}{i}"}), (Key("reply", "r", f"both{i}", "{}"), {"text": name})])
+    mine, both = (Key("reply", "r", f"{start}{i}", "{}") for start in (name, "both"))
+    store.put([(mine, {"text": f"{name}{i}"}), (both, {"text": name})])
 print(store.stats()["replies"])
 """
 
