@@ -57,7 +57,9 @@ def load_workload(name: str, *, limit: int | None = None, seed: int = 0, **knobs
     known = tuple(p for p in inspect.signature(loader).parameters if p not in {"limit", "seed"})
     for knob in knobs:
         if knob not in known:
-            raise WorkloadError(f"workload {name}: unknown knob {knob!r}{_suggest(knob, known)}; knobs: {', '.join(known)}")
+            raise WorkloadError(
+                f"workload {name}: unknown knob {knob!r}{_suggest(knob, known)}; knobs: {', '.join(known)}"
+            )
     return loader(limit=limit, seed=seed, **knobs)
 
 

@@ -131,7 +131,9 @@ def build_workload(name: str, version: str, pairs: Iterable[tuple[Task, Gold]]) 
             raise WorkloadError(f"workload {name}: gold of {answer.task_id!r} was given for task {task.id!r}")
         ids = [source.id for source in task.sources]
         if len(set(ids)) != len(ids):
-            raise WorkloadError(f"workload {name}: task {task.id!r} has two sources with the same id; give each its own")
+            raise WorkloadError(
+                f"workload {name}: task {task.id!r} has two sources with the same id; give each its own"
+            )
         tasks.append(task)
         gold[task.id] = answer
     # msgspec's own encoder keeps field order and never sorts keys, so the digest follows content and order exactly.
@@ -164,7 +166,9 @@ def split_tasks(task_ids: Iterable[str], seed: int, shares: Sequence[float] = (0
     if len(set(pool)) != len(pool):
         raise WorkloadError("split_tasks: task ids repeat; a task in two parts would leak outcomes")
     if len(shares) != 3 or min(shares) < 0 or abs(sum(shares) - 1) > 1e-9:
-        raise WorkloadError(f"split_tasks: shares must be three non-negative numbers that sum to 1, got {tuple(shares)}")
+        raise WorkloadError(
+            f"split_tasks: shares must be three non-negative numbers that sum to 1, got {tuple(shares)}"
+        )
     order = hash_order(pool, "split", seed)
     n_profile = min(len(order), int(shares[0] * len(order) + 0.5 + 1e-9))
     n_final = min(len(order) - n_profile, int(shares[2] * len(order) + 0.5 + 1e-9))

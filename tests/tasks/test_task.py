@@ -28,7 +28,9 @@ def test_no_gold_field_is_reachable_from_a_task() -> None:
     assert set(Gold.__struct_fields__) & set(Task.__struct_fields__) == set()
 
 
-@pytest.mark.parametrize(("n", "sizes"), [(400, (160, 80, 160)), (245, (98, 49, 98)), (5, (2, 1, 2)), (1, (0, 1, 0)), (0, (0, 0, 0))])
+@pytest.mark.parametrize(
+    ("n", "sizes"), [(400, (160, 80, 160)), (245, (98, 49, 98)), (5, (2, 1, 2)), (1, (0, 1, 0)), (0, (0, 0, 0))]
+)
 def test_split_sizes(n: int, sizes: tuple[int, int, int]) -> None:
     split = split_tasks([f"t{i}" for i in range(n)], seed=0)
     assert (len(split.profile), len(split.validation), len(split.final)) == sizes
