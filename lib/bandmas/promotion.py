@@ -1,7 +1,8 @@
 """May a predictor learned from these replays be promoted to schedule final traffic?
 
-Promotion fails on malformed traffic - too many messages built by rule instead of parsed, or a message whose packets do not restore it -
-and on replays without any positive effect, from which nothing can be learned. A run must look at the gate before it fits its final predictor.
+Promotion fails on malformed traffic - too many messages built by rule instead of parsed, or a message whose packets
+do not restore it - and on replays without any positive effect, from which nothing can be learned. A run must look at
+the gate before it fits its final predictor.
 
 Not covered: the predictor's quality (`lib.bandmas.diagnostics` measures it); nothing here is tuned on.
 """

@@ -2,23 +2,24 @@
 
 Context
 -------
-A workflow's messages are frozen and cut into packets P. The receiver answers from a delivered subset S, and its answer has a
-utility U(S) in [0, 1] (half task, half evidence; eq. 4 of the BANDMAS paper). For every packet p of a task four contexts are asked:
-Full (P), Empty (no packet), p alone, and P without p. Full and Empty are shared by all packets, so a task of n packets takes 2n + 2
-calls: 2 calls for n = 1, where "alone" is Full and "without" is Empty; 4 for n = 2, where "without" one is "alone" the other; 1 for n = 0.
+A workflow's messages are frozen and cut into packets P. The receiver answers from a delivered subset S, and its
+answer has a utility U(S) in [0, 1] (half task, half evidence; eq. 4 of the BANDMAS paper). For every packet p of a
+task four contexts are asked: Full (P), Empty (no packet), p alone, and P without p. Full and Empty are shared by all
+packets, so a task of n packets takes 2n + 2 calls: 2 calls for n = 1, where "alone" is Full and "without" is Empty; 4
+for n = 2, where "without" one is "alone" the other; 1 for n = 0.
 
 Intuition
 ---------
-Sufficiency U({p}) - U(empty) asks whether p helps by itself. Necessity U(P) - U(P without p) asks whether p is missed. Two packets
-that say the same have no necessity; two halves of a bridge have no sufficiency. The replay causal effect RCE is the mean of the two (eq. 6)
-and lies in [-1, 1].
+Sufficiency U({p}) - U(empty) asks whether p helps by itself. Necessity U(P) - U(P without p) asks whether p is
+missed. Two packets that say the same have no necessity; two halves of a bridge have no sufficiency. The replay causal
+effect RCE is the mean of the two (eq. 6) and lies in [-1, 1].
 
 How to read the result
 ----------------------
-One row a packet. RCE > 0: helpful; |RCE| < 1e-9: redundant or idle in both contexts; RCE < 0: harmful. It is a property of these messages,
-this receiver, this prompt and this utility, not of the packet at large: interactions beyond the two contexts are outside it. The
-receiver's own noise is measured by `aa_control`, which asks the unmodified contexts again in other company; effects smaller
-than what its flips produce are not effects.
+One row a packet. RCE > 0: helpful; |RCE| < 1e-9: redundant or idle in both contexts; RCE < 0: harmful. It is a
+property of these messages, this receiver, this prompt and this utility, not of the packet at large: interactions
+beyond the two contexts are outside it. The receiver's own noise is measured by `aa_control`, which asks the
+unmodified contexts again in other company; effects smaller than what its flips produce are not effects.
 
 Not covered: byte caps (replays have none), stochastic decoding, higher-order interactions.
 """
@@ -83,7 +84,8 @@ class FlipRate(msgspec.Struct, frozen=True):
 def replay_contexts(packets: Sequence[Packet]) -> list[tuple[str, tuple[str, ...]]]:
     """Return the 2n + 2 contexts of a packet set as (name, packet ids), ids in order.
 
-    Names are ``full``, ``empty``, ``alone:<packet id>`` and ``without:<packet id>``. Contexts may hold equal sets; those are asked once.
+    Names are ``full``, ``empty``, ``alone:<packet id>`` and ``without:<packet id>``. Contexts may hold equal sets;
+    those are asked once.
     """
     ids = sorted(packet.packet_id for packet in packets)
     if len(set(ids)) != len(ids):
@@ -117,9 +119,9 @@ def replay_outcomes(
 
     Returns
     -------
-    DataFrame, one row a distinct packet set of a task: ``task_id``, ``contexts`` (names it serves), ``n_sent``, ``prompt_key``, ``raw``,
-    ``utility``, ``task_utility``, ``evidence_utility``, ``score`` (the metric's own record), token counts, seconds, ``finish``, ``error``.
-    A failed call has null utilities, never 0.
+    DataFrame, one row a distinct packet set of a task: ``task_id``, ``contexts`` (names it serves), ``n_sent``,
+    ``prompt_key``, ``raw``, ``utility``, ``task_utility``, ``evidence_utility``, ``score`` (the metric's own record),
+    token counts, seconds, ``finish``, ``error``. A failed call has null utilities, never 0.
 
     Raises
     ------
@@ -148,9 +150,10 @@ def effects_of(outcomes: pd.DataFrame, jobs: Sequence[Job]) -> pd.DataFrame:
 
     Returns
     -------
-    DataFrame, one row a packet, jobs in order, packets in id order: ``task_id``, ``packet_id``, ``type``, ``n_packets``, ``u_full``,
-    ``u_empty``, ``u_alone``, ``u_without``, ``sufficiency``, ``necessity``, ``rce``, and ``task_rce`` and ``evidence_rce``: the same half-sum on
-    the two parts of the utility. Null where a context has no utility.
+    DataFrame, one row a packet, jobs in order, packets in id order: ``task_id``, ``packet_id``, ``type``,
+    ``n_packets``, ``u_full``, ``u_empty``, ``u_alone``, ``u_without``, ``sufficiency``, ``necessity``, ``rce``, and
+    ``task_rce`` and ``evidence_rce``: the same half-sum on the two parts of the utility. Null where a context has no
+    utility.
     """
     known: dict[tuple[str, str], Outcome] = {}
     for outcome in outcomes.to_dict("records"):
@@ -210,8 +213,8 @@ def label_composition(effects: pd.DataFrame, by: Sequence[str] = ()) -> pd.DataF
 
     Returns
     -------
-    DataFrame with the `by` columns and ``packets``, ``labelled``, ``positive``, ``zero``, ``negative`` (counts), ``positive_share``,
-    ``zero_share``, ``negative_share`` (of the labelled; NaN without any).
+    DataFrame with the `by` columns and ``packets``, ``labelled``, ``positive``, ``zero``, ``negative`` (counts),
+    ``positive_share``, ``zero_share``, ``negative_share`` (of the labelled; NaN without any).
     """
     groups = effects.groupby(list(by), sort=True, dropna=False) if by else [((), effects)]
     rows = []
@@ -244,20 +247,21 @@ def aa_control(
 ) -> pd.DataFrame:
     """Ask the unmodified Full and Empty contexts again through another batch mix.
 
-    The second time the prompts come in hash order, in calls of `group` prompts without the other contexts, so every prompt is batched with
-    other neighbours than before. What changes then is the receiver's noise.
+    The second time the prompts come in hash order, in calls of `group` prompts without the other contexts, so every
+    prompt is batched with other neighbours than before. What changes then is the receiver's noise.
 
     Parameters
     ----------
     receiver : the *bare* receiver. A store in front of it would answer the second time from memory and report no noise.
-    first : outcomes of `replay_outcomes` for these jobs; without it the contexts are first asked in job order in one call
+    first : outcomes of `replay_outcomes` for these jobs; without it the contexts are first asked in job order in one
+        call
     separate_store : says that a stored receiver keeps these second answers in a store of their own; needs `first`
     group : prompts a call the second time
 
     Returns
     -------
-    DataFrame, one row a task and context: ``task_id``, ``context``, ``raw_first``, ``raw_second``, ``same_text``, ``utility_first``,
-    ``utility_second``, ``same_utility``. Where a call failed the two flags are null.
+    DataFrame, one row a task and context: ``task_id``, ``context``, ``raw_first``, ``raw_second``, ``same_text``,
+    ``utility_first``, ``utility_second``, ``same_utility``. Where a call failed the two flags are null.
 
     Raises
     ------

@@ -1,9 +1,10 @@
 """Freeze the messages of a workload and load them back byte for byte.
 
-A corpus folder holds `manifest.json` and one messages file, JSON Lines sorted by (task id, slot). The manifest records what produced the
-messages (hashes of prompts and sources, the model's fingerprint, decoding) and the SHA-256 of the file and of each line. It names
-the messages file by content hash and is replaced last, so a write that is cut anywhere leaves the previous corpus whole. Nothing in a
-corpus depends on the time or the machine: equal messages give equal bytes.
+A corpus folder holds `manifest.json` and one messages file, JSON Lines sorted by (task id, slot). The manifest
+records what produced the messages (hashes of prompts and sources, the model's fingerprint, decoding) and the SHA-256
+of the file and of each line. It names the messages file by content hash and is replaced last, so a write that is cut
+anywhere leaves the previous corpus whole. Nothing in a corpus depends on the time or the machine: equal messages give
+equal bytes.
 
 Not covered: producing messages (`lib.messages.produce`), and gold answers, which never enter a corpus.
 """
@@ -87,7 +88,8 @@ def freeze(workload: str, version: str, messages: Iterable[Message], origin: Map
     ----------
     workload, version : name and version of the workload
     messages : in any order
-    origin : exactly the keys ``prompts_sha256``, ``sources_sha256``, ``model``, ``model_fingerprint`` and ``decoding``, as JSON values
+    origin : exactly the keys ``prompts_sha256``, ``sources_sha256``, ``model``, ``model_fingerprint`` and
+        ``decoding``, as JSON values
 
     Raises
     ------
@@ -139,8 +141,8 @@ def save_corpus(folder: Path | str, corpus: Corpus) -> Path:
         raise CorpusError(f"{folder}: the manifest does not match the messages; build the corpus with freeze()")
     folder.mkdir(parents=True, exist_ok=True)
     target = folder / _messages_name(corpus.manifest["messages_sha256"])
-    _write_whole(target, data)
-    _write_whole(folder / MANIFEST, _dump(corpus.manifest).encode("utf-8"))
+    write_whole(target, data)
+    write_whole(folder / MANIFEST, _dump(corpus.manifest).encode("utf-8"))
     # Only now is an older messages file out of use.
     for old in folder.glob("messages-*.jsonl"):
         if old != target:
@@ -236,8 +238,8 @@ def _dump(manifest: Mapping[str, Any]) -> str:
     return json.dumps(manifest, ensure_ascii=False, indent=1, allow_nan=False) + "\n"
 
 
-def _write_whole(path: Path, data: bytes) -> None:
-    """Replace `path` by `data` in one step; an equal file is left untouched."""
+def write_whole(path: Path, data: bytes) -> None:
+    """Replace `path` by `data` in one step, so that no reader ever sees half a file; an equal file is left untouched."""
     if path.is_file() and path.read_bytes() == data:
         return
     handle, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)

@@ -1,19 +1,21 @@
 """A message of four fields and its canonical text.
 
-A reader agent says what it found in one source: a claim, the evidence for it, what is uncertain, and what it asks for. The
-canonical text is always four lines in that order, `Claim: ...`, `Evidence: ...`, `Uncertainty: ...`, `Request: ...`, joined by
-one line feed and with none at the end. Everything later (packets, bytes, prompts) is computed from these exact characters.
+A reader agent says what it found in one source: a claim, the evidence for it, what is uncertain, and what it asks
+for. The canonical text is always four lines in that order, `Claim: ...`, `Evidence: ...`, `Uncertainty: ...`,
+`Request: ...`, joined by one line feed and with none at the end. Everything later (packets, bytes, prompts) is
+computed from these exact characters.
 
 Field text is data written by a model, so it must not be able to look like a line of its own. Construction therefore
 
-1. replaces every control character (category Cc: NUL, tab, line feed, vertical tab, carriage return, NEL, ...) and the two
-   Unicode line separators U+2028 and U+2029 by one space each. No other character is changed, added or dropped, so no word
-   is lost: joiners, combining marks and right-to-left text stay as written;
+1. replaces every control character (category Cc: NUL, tab, line feed, vertical tab, carriage return, NEL, ...) and
+the two
+   Unicode line separators U+2028 and U+2029 by one space each. No other character is changed, added or dropped, so no
+   word is lost: joiners, combining marks and right-to-left text stay as written;
 2. strips white space at both ends, and writes an empty field as `none`;
 3. refuses lone surrogates, which have no UTF-8 form, with an error that names the task, the message and the field.
 
-Not covered: Unicode normalisation (bytes stay the model's own), language detection, and word limits: those belong to the
-parsing of a reader's reply and are offered here as `limited_fields`.
+Not covered: Unicode normalisation (bytes stay the model's own), language detection, and word limits: those belong to
+the parsing of a reader's reply and are offered here as `limited_fields`.
 """
 
 from __future__ import annotations
@@ -160,8 +162,8 @@ def limited_fields(fields: Mapping[str, str], limits: Mapping[str, int] = FIELD_
 def ordinal(number: int) -> str:
     """Return `number` in a form whose text order is its numeric order: `00` to `99`, then `a100` to `a999`, `b1000`, ...
 
-    Two digits are enough for nearly every task; the letter that announces each further digit sorts after every digit, so that
-    packet ids keep message and segment order without a longer form for the common case.
+    Two digits are enough for nearly every task; the letter that announces each further digit sorts after every digit,
+    so that packet ids keep message and segment order without a longer form for the common case.
     """
     if number < 0:
         raise ValueError(f"an ordinal is >= 0, not {number}")

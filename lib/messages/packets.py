@@ -1,15 +1,17 @@
 """Cut a message into packets without losing a character.
 
 A packet is an application-layer record: one segment of one message with the metadata that routes, orders and audits it.
-Three boundaries exist. `typed` splits the canonical text at the four markers at line start; text without any marker falls back to
-sentences. `sentence` splits after `.`, `!` or `?` followed by white space and an upper-case letter or digit, except after a known
-abbreviation or initial. `message` keeps the whole. Then, left to right, a fragment whose content has fewer than three words joins
-the packet before it, marker included, and the host keeps its type; the first fragment always stays.
+Three boundaries exist. `typed` splits the canonical text at the four markers at line start; text without any marker
+falls back to sentences. `sentence` splits after `.`, `!` or `?` followed by white space and an upper-case letter or
+digit, except after a known abbreviation or initial. `message` keeps the whole. Then, left to right, a fragment whose
+content has fewer than three words joins the packet before it, marker included, and the host keeps its type; the first
+fragment always stays.
 
-The spans of a message's packets, concatenated in segment order, are the canonical text byte for byte. `content` is the span
-without its own marker and without white space at the ends; that is what crosses the wire.
+The spans of a message's packets, concatenated in segment order, are the canonical text byte for byte. `content` is
+the span without its own marker and without white space at the ends; that is what crosses the wire.
 
-Not covered: dependency closure. A claim packet links to the evidence packets of its message for audit; no scheduler enforces it.
+Not covered: dependency closure. A claim packet links to the evidence packets of its message for audit; no scheduler
+enforces it.
 """
 
 from __future__ import annotations
@@ -194,8 +196,8 @@ def reassemble(packets: Sequence[Packet]) -> str:
 def segment_text(text: str, method: Method = "typed") -> list[Segment]:
     """Split any text into segments whose spans concatenate to `text`, short fragments merged.
 
-    Unlike `packetize`, this also serves text that never was a canonical message (logs of other systems): words before the first
-    marker form a segment of type ``sentence``, and text without a marker is split into sentences.
+    Unlike `packetize`, this also serves text that never was a canonical message (logs of other systems): words before
+    the first marker form a segment of type ``sentence``, and text without a marker is split into sentences.
     """
     if method == "message":
         return [Segment("message", text, text.strip())]

@@ -1,12 +1,13 @@
 """The exact bytes of a batch of packets on the wire.
 
-A batch is JSON Lines in UTF-8: one compact object per packet, keys in a fixed order, one line feed after each. Text is written as
-itself (no ASCII escapes); only what JSON must escape is escaped, and that is charged. Records are written in packet-id order, so the
-bytes depend on the set of packets alone. An empty batch is zero bytes. With `shared_header=True` one first line carries the task, the
-receiver and the count, the records drop `task_id` and `route`, and the header is charged once if any packet is sent.
+A batch is JSON Lines in UTF-8: one compact object per packet, keys in a fixed order, one line feed after each. Text
+is written as itself (no ASCII escapes); only what JSON must escape is escaped, and that is charged. Records are
+written in packet-id order, so the bytes depend on the set of packets alone. An empty batch is zero bytes. With
+`shared_header=True` one first line carries the task, the receiver and the count, the records drop `task_id` and
+`route`, and the header is charged once if any packet is sent.
 
-`WireAccount` keeps the running size of a growing batch, so that an admission pass asks "how large with this packet too?" at the cost
-of encoding that packet alone; it always agrees with `len(encode_batch(...))`.
+`WireAccount` keeps the running size of a growing batch, so that an admission pass asks "how large with this packet
+too?" at the cost of encoding that packet alone; it always agrees with `len(encode_batch(...))`.
 
 Not covered: transport and link headers, retransmission, compression, encryption.
 """
@@ -100,7 +101,8 @@ def decode_batch(data: bytes) -> list[dict[str, Any]]:
     Raises
     ------
     WireError
-        Naming the 1-based line, if the last line has no line feed, a line is not the expected object, or the count is wrong.
+        Naming the 1-based line, if the last line has no line feed, a line is not the expected object, or the count is
+        wrong.
     """
     if not data:
         return []

@@ -206,7 +206,7 @@ def test_flips_are_counted_in_text_and_in_utility() -> None:
     def drifting(prompt: Prompt) -> str:
         text = echo(prompt)
         if len(receiver.batches) > 1:
-            text = '["t3", []]' if text.startswith('["t3", ["') else text + " " * text.startswith('["t2"')
+            text = '["t3", []]' if text.startswith('["t3", ["') else " " * text.startswith('["t2"') + text
         return text
 
     receiver.script = drifting
