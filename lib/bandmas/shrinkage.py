@@ -78,7 +78,7 @@ class _State(msgspec.Struct, forbid_unknown_fields=True):
 def shrink(n: Any, mean: Any, prior: Any, alpha: float) -> Any:
     """Return (n mean + alpha prior) / (n + alpha), elementwise; the prior where n = 0 (paper, eq. 7).
 
-    >>> round(shrink(12, 0.11, 0.05, 6.0), 12)
+    >>> round(float(shrink(12, 0.11, 0.05, 6.0)), 12)
     0.09
     """
     n, mean, prior = np.asarray(n, float), np.asarray(mean, float), np.asarray(prior, float)
