@@ -10,6 +10,7 @@ Not covered: Windows, and environments made by other tools (the conda route uses
 """
 
 import contextlib
+import glob
 import hashlib
 import json
 import os
@@ -90,11 +91,15 @@ def usable(python):
     return done.returncode == 0 and done.stdout.strip() in VERSIONS
 
 
-def run(step, command):
-    """Run one step with its output on screen; raise `SetupError` with a reading of its log when it fails."""
+def run(step, command, expected=0):
+    """Run one step; raise `SetupError` with a reading of its log when it fails.
+
+    With `expected` packages the output is condensed to a count every few seconds; else it goes to the screen as it is.
+    """
     if os.path.exists(LOG):
         os.remove(LOG)
-    if subprocess.call(command, cwd=ROOT) == 0:
+    code = count_packages(command, expected) if expected else subprocess.call(command, cwd=ROOT)
+    if code == 0:
         return
     try:
         with open(LOG, encoding="utf-8", errors="replace") as stream:
@@ -102,6 +107,25 @@ def run(step, command):
     except OSError:
         text = ""
     raise SetupError("%s failed: %s" % (step, diagnose(text)))
+
+
+def count_packages(command, expected):
+    """Run pip and print how far it is; return its exit code."""
+    process = subprocess.Popen(
+        command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, universal_newlines=True, errors="replace"
+    )
+    count, shown = 0, time.time()
+    for line in process.stdout:
+        if line.startswith(("Collecting ", "Requirement already satisfied", "Processing /")):
+            count += 1
+        elif line.startswith("ERROR"):
+            say("      " + line.strip())
+        elif line.startswith("Installing collected packages"):
+            say("      all fetched; unpacking %d packages (about a minute)" % (line.count(",") + 1))
+        if time.time() - shown > 5:
+            shown = time.time()
+            say("      %d of about %d packages looked up or fetched" % (min(count, expected), expected))
+    return process.wait()
 
 
 def diagnose(log):
@@ -132,6 +156,28 @@ def diagnose(log):
     return (errors[-1].split("ERROR", 1)[-1].strip(": ") if errors else "see the messages above") + "."
 
 
+def drop_half_installed(venv):
+    """Forget packages whose unpacking was cut short, so that pip installs them again; return their names.
+
+    pip writes RECORD last. A package folder with metadata but without RECORD would count as installed.
+    """
+    dropped = []
+    for info in glob.glob(os.path.join(venv, "lib", "python3*", "site-packages", "*.dist-info")):
+        if not os.path.exists(os.path.join(info, "RECORD")):
+            shutil.rmtree(info, ignore_errors=True)
+            dropped.append(os.path.basename(info)[: -len(".dist-info")])
+    return sorted(dropped)
+
+
+def installed(python, package):
+    """Return the version of `package` in the environment, without a local part such as +cpu, or None."""
+    code = "import sys, importlib.metadata as m; print(m.version(sys.argv[1]).split('+')[0])"
+    done = subprocess.run(
+        [python, "-c", code, package], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, universal_newlines=True
+    )
+    return done.stdout.strip() or None
+
+
 @contextlib.contextmanager
 def only_one():
     """Let one set-up run at a time; a second waits for it and then finds the work done."""
@@ -158,6 +204,8 @@ def build(key):
         os.remove(STAMP)
     if usable(python):
         say("[1/3] Environment .venv is there; completing it")
+        for name in drop_half_installed(VENV):
+            say("      %s was cut short; installing it again" % name)
     else:
         base = find_python()
         free = shutil.disk_usage(ROOT).free / 1e9
@@ -166,13 +214,17 @@ def build(key):
         say("[1/3] Making the environment .venv with %s" % base)
         run("making .venv", [base, "-m", "venv", "--clear", VENV])
     with open(LOCK, encoding="utf-8") as stream:
-        torch = [line.strip() for line in stream if line.startswith("torch==")][0]
+        pins = [line.strip() for line in stream if "==" in line and not line.startswith("#")]
+    torch = [pin for pin in pins if pin.startswith("torch==")][0]
     pip = [python, "-m", "pip", "--log", LOG, "--disable-pip-version-check", "install", "--no-input", "--prefer-binary"]
     # torch goes first and alone: with it in place no other package can pull in another build of it.
-    say("[2/3] Installing %s (the largest part: a CPU build is 0.2 GB, a CUDA build several)" % torch)
-    run("installing torch", pip + [torch])
+    if installed(python, "torch") == torch.split("==")[1]:
+        say("[2/3] %s is there" % torch)
+    else:
+        say("[2/3] Installing %s (the largest part: a CPU build is 0.2 GB, a CUDA build several)" % torch)
+        run("installing torch", pip + [torch])
     say("[3/3] Installing the other packages of requirements.lock, and this project")
-    run("installing requirements.lock", pip + ["-r", LOCK, "-e", ROOT])
+    run("installing requirements.lock", pip + ["-r", LOCK, "-e", ROOT], expected=len(pins))
     if subprocess.call([python, "-c", "import torch, transformers, papermill, lib"], cwd=VENV) != 0:
         raise SetupError(
             "the packages are installed but do not import (see above). Remove .venv and try again: rm -rf .venv"
