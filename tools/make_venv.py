@@ -217,6 +217,8 @@ def build(key):
         pins = [line.strip() for line in stream if "==" in line and not line.startswith("#")]
     torch = [pin for pin in pins if pin.startswith("torch==")][0]
     pip = [python, "-m", "pip", "--log", LOG, "--disable-pip-version-check", "install", "--no-input", "--prefer-binary"]
+    # Python compiles what it imports by itself; compiling all of it here would cost half a minute and half a gigabyte.
+    pip += ["--no-compile"]
     # torch goes first and alone: with it in place no other package can pull in another build of it.
     if installed(python, "torch") == torch.split("==")[1]:
         say("[2/3] %s is there" % torch)
