@@ -51,6 +51,11 @@ def normalize_answer(text: str) -> str:
     return " ".join(_ARTICLES.sub(" ", bare).split())
 
 
+def comparable_title(title: str) -> str:
+    """Return the form in which titles and ids are compared: the normal form, or the text itself where that is empty ("The The")."""
+    return normalize_answer(title) or title.strip().casefold()
+
+
 def exact_match(prediction: str, gold: str) -> float:
     """Return 1.0 if both have the same normal form, else 0.0."""
     return float(normalize_answer(prediction) == normalize_answer(gold))
@@ -79,8 +84,9 @@ def token_f1(prediction: str, gold: str) -> float:
 
 def squad_f1(prediction: str, golds: Iterable[str], *, both_empty: float = 1.0) -> float:
     """Return the best token F1 over gold aliases; two empty normal forms give `both_empty` (1 in SQuAD 2)."""
+    empty = not normalize_answer(prediction)
     return max(
-        (both_empty if not normalize_answer(prediction + gold) else token_f1(prediction, gold) for gold in golds),
+        (both_empty if empty and not normalize_answer(gold) else token_f1(prediction, gold) for gold in golds),
         default=0.0,
     )
 

@@ -15,17 +15,19 @@ from typing import Any
 import json_repair
 import msgspec
 
-from lib.tasks.answers import normalize_answer, token_f1
+from lib.tasks.answers import comparable_title, token_f1
 from lib.tasks.task import EvidenceId, Source, Task
 
 QUOTE_F1 = 0.8  # a quotation counts as a sentence of the document from this token F1 on
+MAX_DEPTH = 20  # JSON nested deeper is no reply to any question here
+MAX_CITATION = 300  # characters; a longer text is read as a quotation only
 _SOURCE_FIELDS = ("doc", "title", "source", "id", "page")
 _SENTENCE_FIELDS = ("sentences", "sentence")
-_INDEX = re.compile(r"\[?\s*(?:sentences?\s*|s)?(-?\d+)\s*\]?", re.IGNORECASE)
-_INDEX_LIST = re.compile(r"(?:\[?\s*(?:sentences?\s*|s)?-?\d+\s*\]?(?:\s*(?:,|;|and|&)\s*|\s*$))+", re.IGNORECASE)
-_MARKED_QUOTE = re.compile(r"^\s*\[S(\d+)\]\s*\S", re.IGNORECASE)
+_INDEX = re.compile(r"\[?\s*(?:sentences?\s*|s)?(-?\d{1,9})\s*\]?", re.IGNORECASE)
+_INDEX_LIST = re.compile(r"(?:\[?\s*(?:sentences?\s*|s)?-?\d{1,9}\s*\]?(?:\s*(?:,|;|and|&)\s*|\s*$))+", re.IGNORECASE)
+_MARKED_QUOTE = re.compile(r"^\s*\[S(\d{1,9})\]\s*\S", re.IGNORECASE)
 _TITLE_INDEX = re.compile(
-    r"^(?P<title>.+?)[\s,:;#(\[]*\[?(?:sentence\s*|s)?(?P<index>\d+)[\])]*$", re.IGNORECASE | re.DOTALL
+    r"^(?P<title>.+?)[\s,:;#(\[]*\[?(?:sentence\s*|s)?(?P<index>\d{1,9})[\])]*$", re.IGNORECASE | re.DOTALL
 )
 
 
@@ -69,8 +71,10 @@ def read_reply(raw: str) -> ReadReply:
         if len(objects) > 1:
             return ReadReply(None, repaired, "reply holds several JSON objects")
         value = objects[0] if objects else None
-    if not isinstance(value, dict) or not value:
+    if not isinstance(value, dict):
         return ReadReply(None, repaired, "reply holds no JSON object")
+    if not _shallow(value, MAX_DEPTH):
+        return ReadReply(None, repaired, f"reply nests deeper than {MAX_DEPTH} levels")
     return ReadReply(_storable(value), repaired, "reply was not JSON: repaired" if repaired else "")
 
 
@@ -148,7 +152,7 @@ def _read_sentences(task: Task, item: Any) -> list[EvidenceId]:
 
 def _read_text(task: Task, text: str) -> list[EvidenceId]:
     """Read a bare text: "Title [S2]", or a sentence quoted from any source."""
-    named = _TITLE_INDEX.match(text.strip())
+    named = _TITLE_INDEX.match(text.strip()) if len(text) <= MAX_CITATION else None
     if named:
         known = _known(task, named.group("title").strip())
         if any(source.id == known for source in task.sources):
@@ -183,7 +187,7 @@ def _known(task: Task, name: str) -> str:
     """Return the source id that a name means: itself, the only one of equal normal form, or the name as it is (an invention)."""
     if any(source.id == name for source in task.sources):
         return name
-    same = [s.id for s in task.sources if normalize_answer(name) in {normalize_answer(s.id), normalize_answer(s.title)}]
+    same = [s.id for s in task.sources if comparable_title(name) in {comparable_title(s.id), comparable_title(s.title)}]
     return same[0] if len(same) == 1 else name
 
 
@@ -199,6 +203,11 @@ def _id_text(name: Any) -> str:
 
 def _texts(value: Any) -> list[str]:
     return [v for v in (value if isinstance(value, list) else [value]) if isinstance(v, str) and v.strip()]
+
+
+def _shallow(value: Any, levels: int) -> bool:
+    inner = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
+    return levels > 0 and all(_shallow(item, levels - 1) for item in inner)
 
 
 def _storable(value: Any) -> Any:

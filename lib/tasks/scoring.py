@@ -14,7 +14,7 @@ from typing import Any, Literal
 
 import msgspec
 
-from lib.tasks.answers import hotpot_answer_f1, normalize_answer, parse_label, set_f1, token_f1
+from lib.tasks.answers import comparable_title, hotpot_answer_f1, parse_label, set_f1, token_f1
 from lib.tasks.fanoutqa_answers import flatten_answer
 from lib.tasks.reply import ReadEvidence, read_evidence, read_reply
 from lib.tasks.task import LABELS, EvidenceId, Gold, Task, WorkloadError
@@ -216,4 +216,4 @@ def _evidence_part(
 
 def _comparable(task: Task, ids: Sequence[EvidenceId]) -> list[EvidenceId]:
     # Page titles of fan-out questions compare in normal form; sentence ids exactly.
-    return [(normalize_answer(source), None) for source, _ in ids] if task.kind == "fanout" else list(ids)
+    return [(comparable_title(source), None) for source, _ in ids] if task.kind == "fanout" else list(ids)
