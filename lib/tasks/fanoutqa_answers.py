@@ -25,7 +25,7 @@ from rouge_score.rouge_scorer import RougeScorer
 
 Lemmatizer = Literal["auto", "spacy", "porter", "identity"]
 _SPACY_MODEL = "en_core_web_sm"
-_TOKEN = re.compile(r"\w+(?:[.'’]\w+)*|[^\w\s]")
+_TOKEN = re.compile(r"\w+(?:\.\w+)*|[^\w\s]")
 
 
 class FanoutAccuracy(msgspec.Struct, frozen=True):
@@ -140,7 +140,8 @@ def _porter() -> Any:
 
 
 def _porter_stems(text: str) -> str:
-    return " ".join(_porter().stemWords(_TOKEN.findall(text)))
+    # Porter's rules are meant for words of three letters and more; the library would stem "s" to nothing.
+    return " ".join(word if len(word) < 3 else _porter().stemWord(word) for word in _TOKEN.findall(text))
 
 
 @cache

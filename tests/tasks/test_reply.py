@@ -12,9 +12,17 @@ from lib.tasks import Source, Task
 from lib.tasks.reply import quoted_sentence, read_evidence, read_reply
 
 PAGES = (
-    Source(id="Vendock Bridge", title="Vendock Bridge", sentences=("The Vendock Bridge is a landmark.", "Workers completed the Vendock Bridge in 1820.")),
-    Source(id="42", title="A study of bridges, part 2", sentences=("Bridges age.", "Iron bridges age faster than others.", "We measured forty.")),
-)  # fmt: skip
+    Source(
+        id="Vendock Bridge",
+        title="Vendock Bridge",
+        sentences=("The Vendock Bridge is a landmark.", "Workers completed the Vendock Bridge in 1820."),
+    ),
+    Source(
+        id="42",
+        title="A study of bridges, part 2",
+        sentences=("Bridges age.", "Iron bridges age faster than others.", "We measured forty."),
+    ),
+)
 
 
 def make(kind: str = "verification") -> Task:
@@ -33,12 +41,15 @@ def test_strict_json_is_not_marked_repaired() -> None:
 @pytest.mark.parametrize(
     ("raw", "parsed"),
     [
-        ('{"label": "SUPPORT", "evidence": [{"doc": "42", "sentences": [1', {"label": "SUPPORT", "evidence": [{"doc": "42", "sentences": [1]}]}),
+        (
+            '{"label": "SUPPORT", "evidence": [{"doc": "42", "sentences": [1',
+            {"label": "SUPPORT", "evidence": [{"doc": "42", "sentences": [1]}]},
+        ),
         ('```json\n{"label": "SUPPORT"}\n```', {"label": "SUPPORT"}),
         ("{'label': 'SUPPORT',}", {"label": "SUPPORT"}),
         ('Sure! {"label": "SUPPORT"}', {"label": "SUPPORT"}),
     ],
-)  # fmt: skip
+)
 def test_one_repair(raw: str, parsed: dict[str, Any]) -> None:
     reply = read_reply(raw)
     assert reply.parsed == parsed and reply.repaired and "repaired" in reply.reason
@@ -144,10 +155,18 @@ def test_the_best_quotation_wins_and_the_first_of_equals() -> None:
 
 
 json_values = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=20) | st.sampled_from(["42", "Vendock Bridge", "S1"]),
-    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.sampled_from(["doc", "title", "sentences", "sentence", "x"]), inner, max_size=3),
+    st.none()
+    | st.booleans()
+    | st.integers()
+    | st.floats()
+    | st.text(max_size=20)
+    | st.sampled_from(["42", "Vendock Bridge", "S1"]),
+    lambda inner: (
+        st.lists(inner, max_size=4)
+        | st.dictionaries(st.sampled_from(["doc", "title", "sentences", "sentence", "x"]), inner, max_size=3)
+    ),
     max_leaves=12,
-)  # fmt: skip
+)
 
 
 @given(json_values, st.sampled_from(["verification", "bridge", "fanout"]))
