@@ -31,6 +31,9 @@ from typing import BinaryIO
 Log = Callable[[str], None]
 
 BLOCK = 1 << 20  # bytes read at a time
+WHEEL_LINE = re.compile(
+    r"\s*(?:Downloading|Using cached|Processing) (\S+\.whl)( \(.*\))?"
+)  # what pip says of each wheel
 HUB_ANSWER_SECONDS = 4.0  # how long a run may wait to learn that there is no hub
 
 
@@ -246,9 +249,9 @@ def _download_wheels(requirements: list[str], scratch: Path, log: Log) -> list[P
         assert process.stdout is not None
         for line in process.stdout:
             lines.append(line.strip())
-            if re.match(r"\s*(Downloading|Using cached|Processing|File was already downloaded) .*\.whl", line):
+            if fetched := WHEEL_LINE.match(line):
                 count += 1
-                log(f"  [{count}/{len(requirements)}] {' '.join(line.split())}")
+                log(f"  [{count}/{len(requirements)}] {fetched[1].rsplit('/', 1)[-1]}{fetched[2] or ''}")
     if process.returncode != 0:
         raise SourceError(f"package {requirements[0]}: {_pip_failure(lines)}")
     by_project = {_normal(wheel.name.split("-")[0]): wheel for wheel in scratch.glob("*.whl")}
@@ -303,7 +306,9 @@ def _normal(project: str) -> str:
 
 
 def _one_line(error: BaseException) -> str:
-    return " ".join(str(error).split())[:300] or type(error).__name__
+    """Return an exception and what it stems from as one short line."""
+    text = " ".join(str(error).split())[:200].rstrip(". ") or type(error).__name__
+    return f"{text} ({_one_line(error.__cause__)})" if error.__cause__ else text
 
 
 def _made(folder: Path) -> Path:

@@ -1,0 +1,24 @@
+"""Shared pytest set-up: the Hypothesis profile and the rule for tests that need fetched models or data."""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+from hypothesis import settings
+
+from lib.sources import available, locate
+
+# Wall-clock deadlines of single examples mean nothing on a shared machine; examples stay the same from run to run.
+settings.register_profile("lab", deadline=None, derandomize=True, print_blob=True)
+settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "lab"))
+
+
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """Skip a `real` test whose models or data are not on this machine; with LAB_REAL=1 fetch them instead."""
+    for mark in item.iter_markers("real"):
+        for name in mark.args:
+            if os.environ.get("LAB_REAL", "").strip() not in ("", "0"):
+                locate(name)
+            elif not available(name):
+                pytest.skip(f"{name} is not on this machine: `python -m lib data --only {name}`, or set LAB_REAL=1")
