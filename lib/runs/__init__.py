@@ -9,14 +9,27 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from lib.runs.context import Run as Run
+    from lib.runs.context import run_folder as run_folder
+    from lib.runs.context import start_run as start_run
+    from lib.runs.index import index_frame as index_frame
     from lib.runs.progress import Progress as Progress
     from lib.runs.store import Store as Store
     from lib.runs.store import StoreError as StoreError
     from lib.runs.stored import StoredReceiver as StoredReceiver
 
-_HOME = {"Progress": "progress", "Store": "store", "StoreError": "store", "StoredReceiver": "stored"}
+_HOME = {
+    "Progress": "progress",
+    "Run": "context",
+    "Store": "store",
+    "StoreError": "store",
+    "StoredReceiver": "stored",
+    "index_frame": "index",
+    "run_folder": "context",
+    "start_run": "context",
+}
 
-__all__ = ["Progress", "Store", "StoreError", "StoredReceiver"]
+__all__ = ["Progress", "Run", "Store", "StoreError", "StoredReceiver", "index_frame", "run_folder", "start_run"]
 
 
 def __getattr__(name: str) -> Any:

@@ -241,9 +241,8 @@ def _plain(value: Any) -> Any:
         return str(value)
     if isinstance(value, tuple):
         return list(value)
-    if type(value).__module__ == "numpy":
-        if hasattr(value, "tolist"):
-            return value.tolist()
+    if type(value).__module__ == "numpy" and hasattr(value, "tolist"):
+        return value.tolist()
     return value
 
 

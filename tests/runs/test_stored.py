@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import json
 import math
-import os
 import random
 import signal
 import subprocess
@@ -325,5 +323,3 @@ def test_progress_reaches_the_runner(store: Store, tmp_path: Path, monkeypatch: 
     monkeypatch.setattr("lib.runs.progress.time.monotonic", lambda: float(next(clock)))
     StoredReceiver(echo(), store, chunk=1).reply(ask("a", "b", "c"))
     assert "echo 3/3 prompts, 100 %" in (tmp_path / "progress").read_text()
-    assert os.listdir(tmp_path).count("progress") == 1
-    assert json.dumps(store.stats())

@@ -1,0 +1,122 @@
+"""Where things are, which notebooks there are, and what names a run.
+
+A run is named by its content: the notebook's cells, its parameters, the library's source and the data's version. Equal content
+gives an equal id on every machine, so a finished run never needs to be made twice; time is no part of it.
+
+Not covered: package versions (the lock file pins them) and environment variables.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from lib.runs.params import ParameterError, did_you_mean
+from lib.seeds import digest
+
+LIBRARY = Path(__file__).resolve().parents[1]
+
+
+class Layout(msgspec.Struct, frozen=True):
+    """The folders of a checkout; every path is absolute."""
+
+    root: Path
+    outputs: Path
+    library: Path = LIBRARY  # whose content names a run
+
+    @property
+    def notebooks(self) -> Path:
+        """Folder of the notebooks."""
+        return self.root / "notebooks"
+
+    @property
+    def params(self) -> Path:
+        """Folder of the profiles."""
+        return self.root / "params"
+
+    def profiles(self) -> list[str]:
+        """Names of the profiles there are."""
+        if not self.params.is_dir():
+            return []
+        return sorted(path.name for path in self.params.iterdir() if path.is_dir() and path.name != "sweeps")
+
+
+def checkout(outputs: str | Path | None = None) -> Layout:
+    """Return the layout of this checkout; `outputs` defaults to its own `outputs/`."""
+    root = LIBRARY.parent
+    return Layout(root, Path(outputs).absolute() if outputs else root / "outputs")
+
+
+def find_notebooks(layout: Layout) -> list[Path]:
+    """Return the notebooks in the order of their numbers, then by name; names without a number come last."""
+    paths = [path for path in layout.notebooks.glob("*.ipynb") if not path.name.startswith((".", "_"))]
+    return sorted(paths, key=lambda path: (_number(path.stem) is None, _number(path.stem) or 0, path.stem))
+
+
+def select(notebooks: Sequence[Path], only: Iterable[str]) -> list[Path]:
+    """Return the notebooks that the texts in `only` name: a number, a stem (or file), or the start of a stem.
+
+    A number that no notebook has is read as a start, so `1` means all of 10 to 19 where there is no notebook 1.
+
+    Raises
+    ------
+    ParameterError
+        When a text names none; the message says what may have been meant.
+    """
+    chosen: list[Path] = []
+    for text in only:
+        name = Path(text).name.removesuffix(".ipynb")
+        found = [path for path in notebooks if path.stem == name]
+        if not found and name.isdecimal():
+            found = [path for path in notebooks if _number(path.stem) == int(name)]
+        if not found and name:
+            found = [path for path in notebooks if path.stem.startswith(name)]
+        if not found:
+            raise ParameterError(f"--only {text}: no such notebook{did_you_mean(name, [p.stem for p in notebooks])}")
+        chosen += found
+    return [path for path in notebooks if path in chosen] if chosen else list(notebooks)
+
+
+def content_hashes(notebook: Path, layout: Layout) -> dict[str, str]:
+    """Return SHA-256 of the notebook's cells, of the library's source and of the data's version."""
+    published = sorted((layout.root / "data" / "published").rglob("*"))
+    return {
+        "notebook": _notebook_hash(notebook),
+        "library": _files_hash(sorted(layout.library.rglob("*.py")), layout.library),
+        "data": _files_hash([layout.root / "data" / "sources.toml", *published], layout.root),
+    }
+
+
+def run_id(notebook: Path, parameters: Mapping[str, Any], hashes: Mapping[str, str]) -> str:
+    """Return `<stem>-<12 hexadecimal digits>` for a notebook with these parameters and contents."""
+    return f"{notebook.stem}-{digest(notebook.stem, dict(parameters), dict(hashes))[:12]}"
+
+
+def _number(stem: str) -> int | None:
+    match = re.match(r"\d+", stem)
+    return int(match.group()) if match else None
+
+
+def _notebook_hash(path: Path) -> str:
+    """Hash what decides a run: kinds, sources and tags of the cells; outputs, ids and other metadata are noise."""
+    content = msgspec.json.decode(path.read_bytes())
+    cells = []
+    for cell in content["cells"]:
+        source = cell["source"] if isinstance(cell["source"], str) else "".join(cell["source"])
+        cells.append([cell["cell_type"], source.replace("\r\n", "\n"), sorted(cell["metadata"].get("tags", []))])
+    return digest(cells)
+
+
+def _files_hash(paths: Iterable[Path], base: Path) -> str:
+    return digest(
+        [
+            [path.relative_to(base).as_posix(), hashlib.sha256(path.read_bytes()).hexdigest()]
+            for path in paths
+            if path.is_file()
+        ]
+    )
