@@ -1,6 +1,7 @@
 """Is it real: paired statistics, summaries, tables and figures. Stands alone on pandas, numpy and scipy.
 
-Tables and figures load plotting libraries and are imported by their module: `lib.evaluation.tables`, `lib.evaluation.figures`.
+Tables and figures load plotting libraries and are imported by their module: `lib.evaluation.tables`,
+`lib.evaluation.figures`.
 """
 
 from __future__ import annotations
