@@ -142,7 +142,7 @@ def replay_outcomes(
     replies = receiver.reply(prompts, max_tokens=max_tokens) if prompts else []
     for row, prompt, reply in zip(rows, prompts, replies, strict=True):
         row.update(prompt_key=receiver.prompt_key(prompt), **_outcome(row["task_id"], reply, utility))
-    return pd.DataFrame(rows, columns=[*_OUTCOME_HEAD, *_OUTCOME_TAIL])
+    return _table(rows, [*_OUTCOME_HEAD, *_OUTCOME_TAIL])
 
 
 def effects_of(outcomes: pd.DataFrame, jobs: Sequence[Job]) -> pd.DataFrame:
@@ -293,9 +293,7 @@ def aa_control(
         keys = order[start : start + group]
         replies = receiver.reply([asked[key] for key in keys], max_tokens=max_tokens)
         after.update({key: _outcome(key[0], reply, utility) for key, reply in zip(keys, replies, strict=True)})
-    return pd.DataFrame([_pair(key, before[key], after[key]) for key in asked], columns=_PAIR_COLUMNS).astype(
-        {"same_text": "boolean", "same_utility": "boolean", "utility_first": float, "utility_second": float}
-    )
+    return _table([_pair(key, before[key], after[key]) for key in asked], _PAIR_COLUMNS)
 
 
 def flip_rate(control: pd.DataFrame) -> FlipRate:
@@ -318,6 +316,23 @@ _PAIR_COLUMNS = [
     *("task_id", "context", "raw_first", "raw_second", "same_text"),
     *("utility_first", "utility_second", "same_utility"),
 ]
+
+
+_KINDS = {
+    **dict.fromkeys((*PARTS, "utility_first", "utility_second", "seconds"), "float64"),
+    **dict.fromkeys(("prompt_tokens", "new_tokens"), "Int64"),
+    **dict.fromkeys(("same_text", "same_utility"), "boolean"),
+}
+
+
+def _table(rows: Sequence[Mapping[str, Any]], columns: Sequence[str]) -> pd.DataFrame:
+    """Return rows as a frame with the kinds above; other columns hold their objects as they are.
+
+    Replies stay plain Python text: a column of pandas' own text type would refuse a reply with a lone surrogate and lose the whole table.
+    """
+    return pd.DataFrame(
+        {name: pd.Series([row[name] for row in rows], dtype=_KINDS.get(name, "object")) for name in columns}
+    )
 
 
 def _check_jobs(jobs: Sequence[Job], allowed_ids: Collection[str]) -> None:

@@ -238,7 +238,8 @@ def paired_differences(
     Parameters
     ----------
     missing : what a null value counts: ``zero`` as in the headline mean (utilities), or ``drop`` the pair (measures)
-    answered : column that is null on failed items alone. Where it is present and `value` is null, the value does not apply: the pair is
+    answered : column that is null on failed items alone. Where it is present and `value` is null, the value does not
+        apply: the pair is
         dropped whatever `missing` says
 
     Returns

@@ -163,6 +163,19 @@ def test_outcomes_keep_raw_score_and_context_names() -> None:
     assert outcomes["raw"].tolist() == ['["t1", ["t1|m00|s00"]]', '["t1", []]']
     assert [score.task_utility for score in outcomes["score"]] == [0.5, 0.0]
     assert outcomes["prompt_key"].nunique() == 2
+    assert outcomes["prompt_tokens"].tolist() == [2, 2]
+    assert outcomes["error"].tolist() == [None, None]
+
+
+def test_reply_with_a_lone_surrogate_does_not_lose_the_table() -> None:
+    def score(task_id: str, raw: str) -> Points:
+        return Points(0.0, 0.0, 0.0)
+
+    jobs = [(task(), packets_of("t1", 1))]
+    receiver = Recorder(lambda prompt: echo(prompt) + "\ud83d")
+    outcomes = replay_outcomes(receiver, jobs, score, render, {"t1"})
+    assert outcomes["raw"].iloc[1].endswith("\ud83d")
+    assert flip_rate(aa_control(receiver, jobs, score, render, {"t1"}, first=outcomes)).text == 0.0
 
 
 def test_labels_count_tiny_effects_as_zero_and_split_by_type() -> None:
