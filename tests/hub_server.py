@@ -34,10 +34,17 @@ class _Hub(BaseHTTPRequestHandler):
                 data = file.read_bytes()
                 self._send(body, data, {"ETag": f'"{hashlib.sha256(data).hexdigest()}"', "X-Repo-Commit": commit})
                 return
+            names = [str(file.relative_to(folder)) for file in sorted(folder.rglob("*")) if file.is_file()]
             if path == f"api/{key}/revision/{commit}":
-                names = [str(file.relative_to(folder)) for file in sorted(folder.rglob("*")) if file.is_file()]
                 facts = {"id": web, "sha": commit, "siblings": [{"rfilename": name} for name in names]}
                 self._send(body, json.dumps(facts).encode(), {"Content-Type": "application/json"})
+                return
+            if path == f"api/{key}/tree/{commit}":
+                rows = [
+                    {"type": "file", "path": name, "size": (folder / name).stat().st_size, "oid": name}
+                    for name in names
+                ]
+                self._send(body, json.dumps(rows).encode(), {"Content-Type": "application/json"})
                 return
         missing = b'{"error": "Entry not found"}'
         self._send(body, missing, {"X-Error-Code": "EntryNotFound"}, status=200 if path == "" else 404)

@@ -234,9 +234,10 @@ def _from_gguf(gguf: Path, shown: str, log: Log) -> tuple[Path, str]:
                 log(f"{shown}: unpacking {gguf.name} to safetensors, once (about a minute)")
                 try:
                     _convert(gguf, sha256, target)
-                except OSError as error:
+                except Exception as error:  # the readers raise many kinds for a torn file, and OSError for a full disk
+                    why = " ".join(str(error).split())[:300] or type(error).__name__
                     raise WeightsError(
-                        f"{shown}: cannot unpack to {target}: {error}; free space or set LAB_CACHE"
+                        f"{shown}: {gguf} does not unpack to {target.parent}: {why}; check the file, the free space and LAB_CACHE"
                     ) from error
     return target, sha256
 
