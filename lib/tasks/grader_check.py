@@ -15,7 +15,7 @@ import msgspec
 from lib.tasks.scoring import score_reply
 from lib.tasks.task import EvidenceId, Gold, Task, Workload
 
-_NOTHING = "qqxx no such thing qqxx"
+_NOTHING = "qqxxnothingqqxx"  # one token that no answer holds
 
 
 class GraderCheck(msgspec.Struct, frozen=True):
