@@ -1,8 +1,9 @@
 """Run notebooks, each once, each in a process of its own, and keep what they made.
 
-All parameters are checked before the first kernel starts. A run is made in a folder `outputs/.partial-<run id>.<token>`,
-which is renamed to `outputs/<run id>` when it has finished: what has that name is complete. A run that failed is kept as `outputs/<run id>-failed`
-and is made again next time. When a run ends, by itself or by Ctrl-C, every process that it started is ended too.
+All parameters are checked before the first kernel starts. A run is made in `outputs/.partial-<run id>.<token>`, which is
+renamed to `outputs/<run id>` when it has finished: what has that name is complete. A run that failed is kept as
+`outputs/<run id>-failed` and is made again next time. When a run ends, by itself or by Ctrl-C, every process that it
+started is ended too.
 
 Not covered: other machines, and other kernels than this interpreter's. Windows has no process groups; there the kernel dies
 with its parent.
