@@ -164,6 +164,16 @@ def _count(n: int, limit: int | None) -> int:
 
 
 def _check(name: str, kind: Kind, knobs: Knobs) -> None:
+    for field, kinds, wanted in (
+        ("readers", int, "a whole number"),
+        ("distractors", int, "a whole number"),
+        ("redundancy", (int, float), "a number"),
+        ("noise", (int, float), "a number"),
+        ("negation", (int, float), "a number"),
+    ):
+        value = getattr(knobs, field)
+        if isinstance(value, bool) or not isinstance(value, kinds):
+            raise WorkloadError(f"{name}: {field} must be {wanted}, got {value!r}")
     least = {"verification": 1, "bridge": 2, "fanout": 2}[kind]
     if not least <= knobs.readers <= 12:
         raise WorkloadError(f"{name}: readers must lie between {least} and 12, got {knobs.readers}")

@@ -10,6 +10,7 @@ from scipy.stats import chisquare
 
 from lib.tasks import LABELS, WorkloadError, load_workload
 from lib.tasks.worlds.generate import Knobs, Made, make_worlds
+from lib.tasks.worlds.grammar import Relation, grammar
 
 NAMES = ("worlds_verification", "worlds_bridge", "worlds_fanout")
 PLAIN = {
@@ -122,15 +123,30 @@ def test_verification_labels_are_balanced_and_true() -> None:
         assert m.gold.answer == m.gold.label
 
 
+def pattern(relation: Relation, form: str, subject: str) -> re.Pattern[str]:
+    """Match a form said about a subject with any value."""
+    text = re.escape(form).replace(r"\{x\}", f"(?:the )?{re.escape(subject)}")
+    value = r"\d{4}" if relation.value.startswith("year") else r"(?!\d{4}\b).+"
+    return re.compile(re.sub(r"\\\{[va]\\\}", lambda _: value, text), re.IGNORECASE)
+
+
 def test_not_enough_info_keeps_the_entity_but_not_the_relation() -> None:
-    for m in many("worlds_verification", noise=0.5):
-        if m.gold.label != "NOT_ENOUGH_INFO":
-            continue
-        subject = next(s for s in m.task.sources if holds(m.task.query, s.title))
-        claim_words = set(m.task.query.lower().split())
-        # No sentence about the subject shares the value of the claim.
-        assert all(not holds(m.task.query, value) for value in re.findall(r"\d[\d,]*", " ".join(subject.sentences)))
-        assert claim_words
+    checked = 0
+    for m in many("worlds_verification", 120, redundancy=1.0, noise=0.5, negation=0.2):
+        subject = next(s.title for s in m.task.sources if holds(m.task.query, s.title))
+        forms = [(r, f) for r in grammar().relations for f in r.claims + r.denies]
+        asked = {r.id for r, f in forms if pattern(r, f, subject).fullmatch(m.task.query)}
+        assert asked
+        says = [pattern(r, f, subject) for r in grammar().relations if r.id in asked for f in r.says]
+        lines = [line for s in m.task.sources for line in s.sentences]
+        told = any(say.search(line) for say in says for line in lines)
+        if m.gold.label == "NOT_ENOUGH_INFO":
+            checked += 1
+            assert not told, m.task
+            assert any(s.title == subject and len(s.sentences) >= 4 for s in m.task.sources)
+        else:
+            assert told
+    assert checked == 40
 
 
 def test_negation_tells_nothing_about_the_label() -> None:
@@ -261,10 +277,13 @@ def test_every_allowed_setting_builds(
         ({"readers": 1}, "readers"),
         ({"distractors": 3}, "distractors"),
         ({"noise": 1.5}, "noise"),
+        ({"noise": "much"}, "noise must be a number"),
+        ({"readers": 4.0}, "readers must be a whole number"),
+        ({"distractors": True}, "distractors must be a whole number"),
         ({"n": 0}, "n must"),
         ({"nois": 1}, "did you mean 'noise'"),
     ],
 )
-def test_wrong_knobs_are_named(knobs: dict[str, float], words: str) -> None:
+def test_wrong_knobs_are_named(knobs: dict[str, object], words: str) -> None:
     with pytest.raises(WorkloadError, match=words):
         load_workload("worlds_bridge", **knobs)
