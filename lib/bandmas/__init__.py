@@ -5,13 +5,11 @@ from __future__ import annotations
 from lib.bandmas.admission import Admission, admit_static, rank, wire_cap
 from lib.bandmas.diagnostics import cross_fitted, rank_correlation, recall_at_cap, useful_packet_recall
 from lib.bandmas.features import labelled, marker, packet_features
+from lib.bandmas.noise import FlipRate, aa_control, flip_rate
 from lib.bandmas.promotion import Gate, promotion_gate
 from lib.bandmas.replay import (
-    FlipRate,
     LeakError,
-    aa_control,
     effects_of,
-    flip_rate,
     label_composition,
     replay_contexts,
     replay_effects,

@@ -18,7 +18,7 @@ How to read the result
 ----------------------
 One row a packet. RCE > 0: helpful; |RCE| < 1e-9: redundant or idle in both contexts; RCE < 0: harmful. It is a
 property of these messages, this receiver, this prompt and this utility, not of the packet at large: interactions
-beyond the two contexts are outside it. The receiver's own noise is measured by `aa_control`, which asks the
+beyond the two contexts are outside it. The receiver's own noise is measured by `lib.bandmas.noise`, which asks the
 unmodified contexts again in other company; effects smaller than what its flips produce are not effects.
 
 Not covered: byte caps (replays have none), stochastic decoding, higher-order interactions.
@@ -29,12 +29,10 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, Protocol
 
-import msgspec
 import pandas as pd
 
 from lib.messages.packets import Packet
 from lib.models.receiver import Prompt, Receiver, Reply
-from lib.seeds import hash_order
 from lib.tasks.task import Task
 
 ZERO = 1e-9  # |RCE| below this counts as zero
@@ -62,23 +60,6 @@ Utility = Callable[[str, str], ScoreLike]  # (task id, raw reply) -> score
 
 class LeakError(ValueError):
     """A task outside the profile and validation parts was about to be replayed."""
-
-
-class FlipRate(msgspec.Struct, frozen=True):
-    """Share of unmodified contexts whose reply changed when asked again; None where nothing was asked twice.
-
-    Parameters
-    ----------
-    text : share with another raw text
-    utility : share with another utility
-    asked : contexts with an answer both times
-    failed : contexts without one
-    """
-
-    text: float | None
-    utility: float | None
-    asked: int
-    failed: int
 
 
 def replay_contexts(packets: Sequence[Packet]) -> list[tuple[str, tuple[str, ...]]]:
@@ -128,7 +109,7 @@ def replay_outcomes(
     LeakError
         Naming the task, before anything is asked.
     """
-    _check_jobs(jobs, allowed_ids)
+    check_jobs(jobs, allowed_ids)
     rows: list[dict[str, Any]] = []
     prompts: list[Prompt] = []
     for task, packets in jobs:
@@ -141,8 +122,8 @@ def replay_outcomes(
             rows.append({"task_id": task.id, "contexts": tuple(served), "n_sent": len(ids)})
     replies = receiver.reply(prompts, max_tokens=max_tokens) if prompts else []
     for row, prompt, reply in zip(rows, prompts, replies, strict=True):
-        row.update(prompt_key=receiver.prompt_key(prompt), **_outcome(row["task_id"], reply, utility))
-    return _table(rows, [*_OUTCOME_HEAD, *_OUTCOME_TAIL])
+        row.update(prompt_key=receiver.prompt_key(prompt), **outcome_of(row["task_id"], reply, utility))
+    return outcome_table(rows, [*_OUTCOME_HEAD, *_OUTCOME_TAIL])
 
 
 def effects_of(outcomes: pd.DataFrame, jobs: Sequence[Job]) -> pd.DataFrame:
@@ -233,91 +214,12 @@ def label_composition(effects: pd.DataFrame, by: Sequence[str] = ()) -> pd.DataF
     return pd.DataFrame(rows)
 
 
-def aa_control(
-    receiver: Receiver,
-    jobs: Sequence[Job],
-    utility: Utility,
-    render: Render,
-    allowed_ids: Collection[str],
-    *,
-    first: pd.DataFrame | None = None,
-    separate_store: bool = False,
-    group: int = 5,
-    max_tokens: int = 256,
-) -> pd.DataFrame:
-    """Ask the unmodified Full and Empty contexts again through another batch mix.
-
-    The second time the prompts come in hash order, in calls of `group` prompts without the other contexts, so every
-    prompt is batched with other neighbours than before. What changes then is the receiver's noise.
-
-    Parameters
-    ----------
-    receiver : the *bare* receiver. A store in front of it would answer the second time from memory and report no noise.
-    first : outcomes of `replay_outcomes` for these jobs; without it the contexts are first asked in job order in one
-        call
-    separate_store : says that a stored receiver keeps these second answers in a store of their own; needs `first`
-    group : prompts a call the second time
-
-    Returns
-    -------
-    DataFrame, one row a task and context: ``task_id``, ``context``, ``raw_first``, ``raw_second``, ``same_text``,
-    ``utility_first``, ``utility_second``, ``same_utility``. Where a call failed the two flags are null.
-
-    Raises
-    ------
-    ValueError
-        If a stored receiver is passed without `separate_store`.
-    LeakError
-        As `replay_outcomes`.
-    """
-    _check_jobs(jobs, allowed_ids)
-    if (
-        hasattr(receiver, "store")
-        and not getattr(receiver, "no_cache", False)
-        and not (separate_store and first is not None)
-    ):
-        raise ValueError(
-            "aa_control needs the bare receiver: a store would answer the second time from memory; pass the receiver inside it, "
-            "or `first` and separate_store=True with a store of its own"
-        )
-    if group < 1:
-        raise ValueError(f"group must be at least 1 prompt, not {group}")
-    asked: dict[tuple[str, str], Prompt] = {}
-    for task, packets in jobs:
-        asked[task.id, FULL] = render(task, sorted(packets, key=lambda packet: packet.packet_id))
-        asked[task.id, EMPTY] = render(task, [])
-    before = _first_outcomes(receiver, asked, utility, first, max_tokens)
-    order: list[tuple[str, str]] = hash_order(asked, "aa-control")
-    after: dict[tuple[str, str], Outcome] = {}
-    for start in range(0, len(order), group):
-        keys = order[start : start + group]
-        replies = receiver.reply([asked[key] for key in keys], max_tokens=max_tokens)
-        after.update({key: _outcome(key[0], reply, utility) for key, reply in zip(keys, replies, strict=True)})
-    return _table([_pair(key, before[key], after[key]) for key in asked], _PAIR_COLUMNS)
-
-
-def flip_rate(control: pd.DataFrame) -> FlipRate:
-    """Return the share of contexts of `aa_control` whose text, and whose utility, changed."""
-    flags = control.dropna(subset=["same_text", "same_utility"])
-    failed = len(control) - len(flags)
-    if flags.empty:
-        return FlipRate(None, None, 0, failed)
-    changed = {name: float((~flags[f"same_{name}"].astype(bool)).mean()) for name in ("text", "utility")}
-    return FlipRate(changed["text"], changed["utility"], len(flags), failed)
-
-
 _OUTCOME_HEAD = ["task_id", "contexts", "n_sent", "prompt_key"]
 _OUTCOME_TAIL = ["raw", *PARTS, "score", "prompt_tokens", "new_tokens", "seconds", "finish", "error"]
 _EFFECT_COLUMNS = [
     *("task_id", "packet_id", "type", "n_packets", "u_full", "u_empty", "u_alone", "u_without"),
     *("sufficiency", "necessity", "rce", "task_rce", "evidence_rce"),
 ]
-_PAIR_COLUMNS = [
-    *("task_id", "context", "raw_first", "raw_second", "same_text"),
-    *("utility_first", "utility_second", "same_utility"),
-]
-
-
 _KINDS = {
     **dict.fromkeys((*PARTS, "utility_first", "utility_second", "seconds"), "float64"),
     **dict.fromkeys(("prompt_tokens", "new_tokens"), "Int64"),
@@ -325,17 +227,19 @@ _KINDS = {
 }
 
 
-def _table(rows: Sequence[Mapping[str, Any]], columns: Sequence[str]) -> pd.DataFrame:
+def outcome_table(rows: Sequence[Mapping[str, Any]], columns: Sequence[str]) -> pd.DataFrame:
     """Return rows as a frame with the kinds above; other columns hold their objects as they are.
 
-    Replies stay plain Python text: a column of pandas' own text type would refuse a reply with a lone surrogate and lose the whole table.
+    Replies stay plain Python text: a column of pandas' own text type would refuse a reply with a lone surrogate and
+    lose the whole table.
     """
     return pd.DataFrame(
         {name: pd.Series([row[name] for row in rows], dtype=_KINDS.get(name, "object")) for name in columns}
     )
 
 
-def _check_jobs(jobs: Sequence[Job], allowed_ids: Collection[str]) -> None:
+def check_jobs(jobs: Sequence[Job], allowed_ids: Collection[str]) -> None:
+    """Refuse, before anything is asked, tasks outside `allowed_ids`, doubled tasks and packets of another task."""
     seen: set[str] = set()
     for task, packets in jobs:
         if task.id not in allowed_ids:
@@ -351,7 +255,7 @@ def _check_jobs(jobs: Sequence[Job], allowed_ids: Collection[str]) -> None:
                 raise ValueError(f"packet {packet.packet_id!r} belongs to task {packet.task_id!r}, not to {task.id!r}")
 
 
-def _outcome(task_id: str, reply: Reply, utility: Utility) -> dict[str, Any]:
+def outcome_of(task_id: str, reply: Reply, utility: Utility) -> dict[str, Any]:
     """Score one reply; a failed call keeps its error and has no utility."""
     failed = reply.finish == "error"
     score = None if failed else utility(task_id, reply.text)
@@ -381,40 +285,3 @@ def _effects(four: Sequence[Outcome]) -> dict[str, float | None]:
 
 def _minus(a: float | None, b: float | None) -> float | None:
     return None if pd.isna(a) or pd.isna(b) or a is None or b is None else float(a) - float(b)
-
-
-def _first_outcomes(
-    receiver: Receiver,
-    asked: Mapping[tuple[str, str], Prompt],
-    utility: Utility,
-    first: pd.DataFrame | None,
-    max_tokens: int,
-) -> dict[tuple[str, str], Outcome]:
-    if first is None:
-        replies = receiver.reply(list(asked.values()), max_tokens=max_tokens) if asked else []
-        return {key: _outcome(key[0], reply, utility) for key, reply in zip(asked, replies, strict=True)}
-    known: dict[tuple[str, str], Outcome] = {
-        (row["task_id"], name): row for row in first.to_dict("records") for name in row["contexts"]
-    }
-    for key, prompt in asked.items():
-        # The control is only one if both answers are to the same prompt.
-        if key not in known or known[key]["prompt_key"] != receiver.prompt_key(prompt):
-            raise ValueError(
-                f"first: no outcome of task {key[0]!r}, context {key[1]!r}, with this prompt; pass the outcomes of these jobs"
-            )
-    return known
-
-
-def _pair(key: tuple[str, str], before: Outcome, after: Outcome) -> dict[str, Any]:
-    failed = "error" in (before["finish"], after["finish"])
-    utilities = [float("nan") if pd.isna(side["utility"]) else float(side["utility"]) for side in (before, after)]
-    return {
-        "task_id": key[0],
-        "context": key[1],
-        "raw_first": before["raw"],
-        "raw_second": after["raw"],
-        "same_text": None if failed else before["raw"] == after["raw"],
-        "utility_first": utilities[0],
-        "utility_second": utilities[1],
-        "same_utility": None if failed else abs(utilities[0] - utilities[1]) < ZERO,
-    }

@@ -17,24 +17,12 @@ from dataclasses import dataclass
 import pandas as pd
 from great_tables import GT, loc, style
 
+from lib.evaluation.looks import POLICY_NAMES
 from lib.evaluation.saving import save_table
 
 __all__ = ["compare_published", "html_table", "mean_sd", "main_cells", "save_table"]
 
 DASH = "\u2013"
-POLICY_NAMES = {
-    "full": "Full communication",
-    "agentprune": "AgentPrune",
-    "safesieve": "SafeSieve",
-    "semantic": "Semantic relevance",
-    "semantic_evidence": "Semantic + evidence",
-    "random": "Random",
-    "smallest_first": "Smallest first",
-    "hybrid": "BANDMAS hybrid",
-    "causal": "BANDMAS causal",
-    "oracle": "Oracle RCE",
-    "empty": "Empty",
-}
 
 
 @dataclass(frozen=True)
