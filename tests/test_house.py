@@ -48,7 +48,9 @@ def test_every_declared_dependency_is_locked_inside_its_range() -> None:
 
 
 def test_every_third_party_import_is_declared() -> None:
-    declared = {canonicalize_name(Requirement(text).name) for text in PYPROJECT["project"]["dependencies"]}
+    extras = PYPROJECT["project"]["optional-dependencies"]
+    texts = PYPROJECT["project"]["dependencies"] + [text for name in extras if name != "dev" for text in extras[name]]
+    declared = {canonicalize_name(Requirement(text).name) for text in texts}
     providers = importlib.metadata.packages_distributions()
     for path in MODULES:
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
