@@ -53,6 +53,10 @@ def test_deterministic_and_prefix_stable(name: str) -> None:
     assert load_workload(name, limit=5, seed=1).tasks[0].query != long.tasks[0].query
 
 
+def test_a_whole_number_names_the_same_world_as_its_float() -> None:
+    assert load_workload("worlds_bridge", limit=3, noise=1) == load_workload("worlds_bridge", limit=3, noise=1.0)
+
+
 @pytest.mark.parametrize("name", NAMES)
 def test_no_two_tasks_are_alike(name: str) -> None:
     tasks = [m.task for seed in (0, 1) for m in many(name, seed=seed)]
