@@ -32,6 +32,7 @@ KIB = 1024  # bytes
 UTILITIES = ("task_utility", "evidence_utility")
 MEASURES = ("bytes", "latency_ms")
 FULL = "full"
+KNOBS = ("beta", "boundary")
 
 
 @dataclass(frozen=True)
@@ -135,8 +136,15 @@ def savings(
     seed: str = "seed",
     task: str = "task_id",
     size: str = "bytes",
+    knobs: Sequence[str] = KNOBS,
 ) -> pd.DataFrame:
     """Return both savings against the same tasks' full communication, per group and seed.
+
+    Parameters
+    ----------
+    knobs : columns of `by` that say how traffic was cut (cap, packet boundary); full communication has one row a task whatever
+        their value
+    full, policy, seed, task, size : name of the full policy and of the columns
 
     Returns
     -------
@@ -149,7 +157,7 @@ def savings(
         If a task lacks its full row, or has two.
     """
     _need(frame, [*by, policy, seed, task, size])
-    unit = [*(name for name in by if name != policy), seed, task]
+    unit = [*(name for name in by if name != policy and name not in knobs), seed, task]
     reference = frame.loc[frame[policy] == full, [*unit, size]].rename(columns={size: "_full"})
     joined = frame.merge(reference, on=unit, how="left", validate="many_to_one")
     if joined["_full"].isna().any():

@@ -150,6 +150,22 @@ def test_main_table_holds_every_policy_once() -> None:
     assert table.loc["full", "saving_of_means_mean"] == 0.0
 
 
+def test_every_cap_is_compared_with_the_one_full_row() -> None:
+    causal = frame().query("policy == 'causal'")
+    swept = pd.concat(
+        [
+            frame().query("policy == 'full'").assign(beta=1.0),
+            causal.assign(beta=0.5),
+            causal.assign(beta=0.25, bytes=causal["bytes"] / 2),
+        ]
+    )
+    table = main_table(swept, ["workload", "policy", "beta"]).set_index(["policy", "beta"])
+    assert table.index.tolist() == [("full", 1.0), ("causal", 0.5), ("causal", 0.25)]
+    assert table.loc[("causal", 0.5), "saving_of_tasks_mean"] == pytest.approx(0.6)
+    assert table.loc[("causal", 0.25), "saving_of_tasks_mean"] == pytest.approx(0.8)
+    assert table.loc[("full", 1.0), "saving_of_tasks_mean"] == 0.0
+
+
 def test_missing_columns_are_named() -> None:
     with pytest.raises(ValueError, match=r"lacks the columns \['bytes'\]"):
         main_table(frame().drop(columns="bytes"))
