@@ -344,7 +344,7 @@ def _ending(title: str, result: dict[str, Any], target: Path) -> str:
     """Return what to tell about the end of a run; a failure shows the cell."""
     head = f"{title}: {result['status']} after {duration(result['seconds'])}"
     if result["status"] == "ok":
-        numbers = ", ".join(f"{name} {_short(value)}" for name, value in result["headline"].items())
+        numbers = ", ".join(f"{name} {short(value)}" for name, value in result["headline"].items())
         return f"{head}, {target.name}" + (f"; {numbers}" if numbers else "")
     error = result["error"]
     lines = [f"{head}: {error['name']}: {error['value']}"]
@@ -355,7 +355,8 @@ def _ending(title: str, result: dict[str, Any], target: Path) -> str:
     return "\n".join([*lines, *(f"  | {line}" for line in shown), f"  kept in {target}"])
 
 
-def _short(value: Any) -> str:
+def short(value: Any) -> str:
+    """Return a headline number with four digits."""
     return f"{value:.4g}" if isinstance(value, float) else str(value)
 
 

@@ -78,8 +78,14 @@ class ParameterSpec(msgspec.Struct, frozen=True):
         plain = convert(self.kind, value)
         for number in _numbers(plain):
             if (self.low is not None and number < self.low) or (self.high is not None and number > self.high):
-                raise KindError(f"{number:g} is outside {_bounds(self.low, self.high)}")
+                raise KindError(f"{number:g} is outside{self.bounds()}")
         return plain
+
+    def bounds(self) -> str:
+        """Return the range as ` 0..1`, or nothing where there is none."""
+        if self.low is None and self.high is None:
+            return ""
+        return f" {'' if self.low is None else f'{self.low:g}'}..{'' if self.high is None else f'{self.high:g}'}"
 
 
 _SECRET_REMEDY = "pass the NAME of an environment variable in a parameter `{name}_env`"
@@ -271,10 +277,6 @@ def _help(comment: str) -> tuple[str, float | None, float | None]:
         raise KindError(f"comment '{comment}': the range is empty")
     rest = (comment[: match.start()] + comment[match.end() :]).strip(" ;,")
     return rest, low, high
-
-
-def _bounds(low: float | None, high: float | None) -> str:
-    return f"{'' if low is None else f'{low:g}'}..{'' if high is None else f'{high:g}'}"
 
 
 def _numbers(value: Any) -> Iterable[float]:

@@ -1,0 +1,243 @@
+"""The laboratory's commands: `python -m lib run | report | data | params | runs | doctor`.
+
+Exit codes: 0 when all went well, 1 when a run, a page or a download failed, 2 when the command was not understood, 130 after
+Ctrl-C. Modules are imported when a command needs them, so that `--help` answers at once.
+
+Not covered: the work itself, which is in `lib.runs` and `lib.sources`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import signal
+import sys
+from collections.abc import Sequence
+from typing import Any
+
+FAILED, USAGE, INTERRUPTED = 1, 2, 130
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run one command and return its exit code."""
+    options = _parser().parse_args(arguments)
+    _stop_on_signals()
+    from lib.runs.params import ParameterError
+    from lib.runs.store import StoreError
+    from lib.sources import SourceError
+
+    try:
+        return int(options.command(options))
+    except ParameterError as error:
+        return _complain(str(error), USAGE)
+    except (StoreError, SourceError, OSError) as error:
+        return _complain(str(error), FAILED)
+    except KeyboardInterrupt:
+        return _complain("stopped; what was finished is kept, the same command goes on from there", INTERRUPTED)
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="python -m lib", description="The Agent Communication Lab.")
+    commands = parser.add_subparsers(required=True, metavar="command")
+
+    run = commands.add_parser("run", help="run notebooks; finished ones are kept")
+    run.add_argument("--profile", default="laptop", help="folder of params/ to take parameters from (default: laptop)")
+    run.add_argument("--only", nargs="+", action="extend", metavar="NB", help="numbers, names or starts of names")
+    run.add_argument("--force", action="store_true", help="run finished notebooks again (stored replies are used)")
+    run.add_argument("--no-cache", action="store_true", help="compute every model call, for latency; implies --force")
+    run.add_argument(
+        "-p", nargs="+", action="append", default=[], metavar="NAME=VALUE", dest="overrides", help="set a parameter"
+    )
+    run.add_argument("--jobs", type=_at_least(1), default=1, metavar="N", help="notebooks at a time (default: 1)")
+    run.add_argument(
+        "--timeout", type=_at_least(0), default=None, metavar="S", help="seconds a cell may take, 0 for no limit"
+    )
+    run.set_defaults(command=_run)
+
+    report = commands.add_parser("report", help="write the finished runs as HTML pages")
+    report.add_argument("--profile", help="this profile only; a notebook without a finished run counts as missing")
+    report.set_defaults(command=_report)
+
+    data = commands.add_parser("data", help="fetch models and data sets")
+    data.add_argument("names", nargs="*", help="names of data/sources.toml; default: what the profile needs")
+    data.add_argument(
+        "--profile", default="laptop", help="profile whose parameters say what is needed (default: laptop)"
+    )
+    data.set_defaults(command=_data)
+
+    params = commands.add_parser("params", help="list what the notebooks may be asked")
+    params.add_argument("only", nargs="*", metavar="NB", help="numbers, names or starts of names; default: all")
+    params.set_defaults(command=_params)
+
+    runs = commands.add_parser("runs", help="list the runs")
+    runs.add_argument("--last", type=_at_least(1), default=20, metavar="N", help="the last N runs (default: 20)")
+    runs.add_argument("--csv", metavar="FILE", help="write the whole index as one table instead")
+    runs.set_defaults(command=_runs)
+
+    doctor = commands.add_parser("doctor", help="say what this machine has and what is missing")
+    doctor.set_defaults(command=_doctor)
+
+    for command in (run, report, runs, doctor):
+        command.add_argument("--outputs", metavar="DIR", help="folder of the runs (default: outputs/)")
+    return parser
+
+
+def _run(options: argparse.Namespace) -> int:
+    from lib.runs.layout import checkout, find_notebooks, select
+    from lib.runs.notebook import CELL_SECONDS, plan_runs, run_notebooks
+    from lib.runs.params import ParameterError, split_overrides
+    from lib.runs.progress import duration
+
+    layout = checkout(options.outputs)
+    notebooks = find_notebooks(layout)
+    if not notebooks:
+        raise ParameterError(f"{layout.notebooks}: no notebooks")
+    overrides = split_overrides(_pairs(options.overrides))
+    plans = plan_runs(layout, select(notebooks, options.only or []), options.profile, overrides, say=_say)
+    results = run_notebooks(
+        layout,
+        plans,
+        force=options.force,
+        timeout=CELL_SECONDS if options.timeout is None else options.timeout,
+        jobs=options.jobs,
+        no_cache=options.no_cache,
+        say=_say,
+    )
+    count = {status: sum(result.status == status for result in results) for status in ("ok", "skipped", "failed")}
+    seconds = duration(sum(result.seconds for result in results))
+    _say(f"{count['ok']} run, {count['skipped']} finished before, {count['failed']} failed, {seconds} in all")
+    for result in results:
+        if result.status == "failed" and result.error:
+            _say(f"failed: {result.plan.notebook.stem}: {result.error['name']}: {result.error['value']}")
+    return FAILED if count["failed"] else 0
+
+
+def _report(options: argparse.Namespace) -> int:
+    from lib.runs.layout import checkout
+    from lib.runs.report import build_report
+
+    report = build_report(checkout(options.outputs), options.profile, say=_say)
+    _say(f"report: {report.folder / 'index.html'}")
+    for problem in report.problems:
+        _complain(problem, FAILED)
+    return FAILED if report.problems else 0
+
+
+def _data(options: argparse.Namespace) -> int:
+    from lib.sources import catalogue, fetch_all
+
+    names = options.names
+    if not names:
+        from lib.runs.layout import checkout, find_notebooks
+        from lib.runs.notebook import plan_runs
+
+        layout = checkout()
+        plans = plan_runs(layout, find_notebooks(layout), options.profile, say=lambda _: None)
+        asked = {word for plan in plans for word in _words(plan.parameters)}
+        names = [name for name in catalogue() if name in asked]
+        _say(f"profile {options.profile} needs: {', '.join(names) or 'nothing to fetch'}")
+    return fetch_all(names, log=_say)
+
+
+def _params(options: argparse.Namespace) -> int:
+    from lib.runs.layout import checkout, find_notebooks, select
+    from lib.runs.params import read_parameters
+
+    for notebook in select(find_notebooks(checkout()), options.only):
+        _say(notebook.stem)
+        for spec in read_parameters(notebook).values():
+            _say(
+                f"  {spec.name}: {spec.kind} = {spec.default!r}{spec.bounds()}"
+                + (f"  # {spec.help}" if spec.help else "")
+            )
+    return 0
+
+
+def _runs(options: argparse.Namespace) -> int:
+    from lib.runs.index import index_frame, read_index
+    from lib.runs.layout import checkout
+    from lib.runs.notebook import short
+    from lib.runs.progress import duration
+
+    outputs = checkout(options.outputs).outputs
+    entries, problems = read_index(outputs)
+    if options.csv:
+        index_frame(outputs).to_csv(options.csv, index=False)
+        _say(f"{len(entries)} runs written to {options.csv}")
+    else:
+        width = max((len(entry["run_id"]) for entry in entries), default=0)
+        for entry in entries[-options.last :]:
+            numbers = ", ".join(f"{name} {short(value)}" for name, value in (entry.get("headline") or {}).items())
+            what = entry.get("error") or numbers
+            took = duration(float(entry.get("seconds", 0)))
+            _say(
+                f"{entry['run_id']:<{width}}  {entry.get('profile', ''):<8} {entry.get('status', ''):<11} {took:>8}  {what}"
+            )
+        if not entries:
+            _say(f"no runs in {outputs} yet; make some with `python -m lib run`")
+    for problem in problems:
+        _complain(problem, FAILED)
+    return FAILED if problems else 0
+
+
+def _doctor(options: argparse.Namespace) -> int:
+    from lib.runs.doctor import examine
+    from lib.runs.layout import checkout
+
+    missing = 0
+    for finding in examine(checkout(options.outputs)):
+        _say(str(finding))
+        missing += finding.state == "missing"
+    _say(f"{missing} things are missing" if missing else "all that is needed is here")
+    return FAILED if missing else 0
+
+
+def _pairs(given: Sequence[Sequence[str]]) -> list[str]:
+    """Accept `-p name=value`, several of them after one -p, and papermill's `-p name value`."""
+    pairs = []
+    for words in given:
+        if len(words) == 2 and "=" not in words[0]:
+            pairs.append("=".join(words))
+        else:
+            pairs += words
+    return pairs
+
+
+def _words(value: Any) -> set[str]:
+    """Return every text inside a parameter value."""
+    if isinstance(value, str):
+        return {value}
+    members = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
+    return {word for member in members for word in _words(member)}
+
+
+def _at_least(low: int) -> Any:
+    def number(text: str) -> int:
+        if not text.isascii() or not text.isdecimal() or int(text) < low:
+            raise argparse.ArgumentTypeError(f"{text!r} is not a whole number from {low} up")
+        return int(text)
+
+    return number
+
+
+def _stop_on_signals() -> None:
+    """Let a polite kill end runs the way Ctrl-C does, with no kernel left behind."""
+
+    def stop(number: int, frame: Any) -> None:
+        raise KeyboardInterrupt
+
+    for name in ("SIGTERM", "SIGHUP"):
+        if hasattr(signal, name):
+            signal.signal(getattr(signal, name), stop)
+
+
+def _say(line: str) -> None:
+    print(line, flush=True)
+
+
+def _complain(text: str, code: int) -> int:
+    print(f"error: {text}", file=sys.stderr, flush=True)
+    return code
+
+
+if __name__ == "__main__":
+    sys.exit(main())
