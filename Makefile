@@ -16,7 +16,7 @@ endif
 RUN := $(PY) -m lib
 
 .DEFAULT_GOAL := help
-.PHONY: help environment run test lab data report lint format clean
+.PHONY: help environment run test lab data doctor report lint format clean
 
 help: ## List the commands
 	@printf 'Agent Communication Lab. PROFILE=%s\n\n' '$(PROFILE)'
@@ -42,6 +42,9 @@ lab: $(ENVIRONMENT) ## Open the notebooks in JupyterLab
 
 data: $(ENVIRONMENT) ## Fetch the models and data that PROFILE needs
 	@$(RUN) data --profile $(PROFILE)
+
+doctor: $(ENVIRONMENT) ## Say what this machine has and what is missing
+	@$(RUN) doctor
 
 report: $(ENVIRONMENT) ## Write the HTML pages of the finished runs
 	@$(RUN) report

@@ -243,7 +243,7 @@ def locate(name: str, *, fetch: bool = True, log: Log = say) -> Path:
     if entry.files and _complete(folder, entry):
         return _result(folder, entry)
     if not fetch:
-        raise SourceError(f"{name}: not on this machine yet; run `python -m lib data --only {name}`")
+        raise SourceError(f"{name}: not on this machine yet; run `python -m lib data {name}`")
     try:
         with exclusive(name, log):
             if not (entry.files and _complete(folder, entry)):  # another process may have delivered it meanwhile

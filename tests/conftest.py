@@ -21,4 +21,4 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
             if os.environ.get("LAB_REAL", "").strip() not in ("", "0"):
                 locate(name)
             elif not available(name):
-                pytest.skip(f"{name} is not on this machine: `python -m lib data --only {name}`, or set LAB_REAL=1")
+                pytest.skip(f"{name} is not on this machine: `python -m lib data {name}`, or set LAB_REAL=1")

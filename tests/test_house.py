@@ -124,7 +124,12 @@ def test_stale_and_interrupted_environments_are_noticed(
     venv = tmp_path / ".venv"
     (venv / "bin").mkdir(parents=True)
     (venv / "bin" / "python").symlink_to(sys.executable)
-    for name, value in {"ROOT": tmp_path, "VENV": venv, "STAMP": venv / "lab-ready.json"}.items():
+    for name, value in {
+        "ROOT": tmp_path,
+        "VENV": venv,
+        "STAMP": venv / "lab-ready.json",
+        "LOCK": tmp_path / "requirements.lock",
+    }.items():
         monkeypatch.setattr(make_venv, name, str(value))
     (tmp_path / "requirements.lock").write_text("torch==1")
     (tmp_path / "pyproject.toml").write_text("")
@@ -134,6 +139,8 @@ def test_stale_and_interrupted_environments_are_noticed(
     assert not make_venv.is_ready(key), "torn stamp"
     (venv / "lab-ready.json").write_text(json.dumps({"key": key}))
     assert make_venv.is_ready(key)
+    (tmp_path / "pyproject.toml").write_text("\n[tool.ruff]\nline-length = 100")
+    assert make_venv.is_ready(make_venv.wanted_key()), "a linter's setting changes nothing installed"
     (tmp_path / "requirements.lock").write_text("torch==2")
     assert not make_venv.is_ready(make_venv.wanted_key()), "the lock changed"
     (venv / "bin" / "python").unlink()

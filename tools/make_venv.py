@@ -40,9 +40,12 @@ def say(text):
 def wanted_key():
     """Return the hash that a finished environment carries in its stamp."""
     digest = hashlib.sha256()
-    for name in ("requirements.lock", "pyproject.toml"):
-        with open(os.path.join(ROOT, name), "rb") as stream:
-            digest.update(stream.read())
+    with open(LOCK, "rb") as stream:
+        digest.update(stream.read())
+    with open(os.path.join(ROOT, "pyproject.toml"), "rb") as stream:
+        digest.update(
+            stream.read().split(b"\n[tool.ruff", 1)[0]
+        )  # what follows are settings of tools, not of the install
     digest.update(ROOT.encode())  # an environment that was moved or copied has the old paths inside
     return digest.hexdigest()
 
