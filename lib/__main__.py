@@ -9,6 +9,7 @@ Not covered: the work itself, which is in `lib.runs` and `lib.sources`.
 from __future__ import annotations
 
 import argparse
+import shutil
 import signal
 import sys
 from collections.abc import Sequence
@@ -101,6 +102,7 @@ def _run(options: argparse.Namespace) -> int:
         jobs=options.jobs,
         no_cache=options.no_cache,
         say=_say,
+        show=_show if sys.stdout.isatty() else None,
     )
     count = {status: sum(result.status == status for result in results) for status in ("ok", "skipped", "failed")}
     seconds = duration(sum(result.seconds for result in results))
@@ -231,7 +233,12 @@ def _stop_on_signals() -> None:
 
 
 def _say(line: str) -> None:
-    print(line, flush=True)
+    print(f"\r\x1b[2K{line}" if sys.stdout.isatty() else line, flush=True)
+
+
+def _show(line: str) -> None:
+    """Draw a line over the last one on a terminal."""
+    print(f"\r\x1b[2K{line[: shutil.get_terminal_size().columns - 1]}", end="", flush=True)
 
 
 def _complain(text: str, code: int) -> int:

@@ -35,7 +35,7 @@ from lib.runs.params import ParameterError, did_you_mean, load_profile, read_par
 from lib.runs.progress import PROGRESS_FILE, duration
 
 TOKEN = "LAB_RUN_TOKEN"  # environment variable that marks every process of a run
-CELL_SECONDS = 3600
+CELL_SECONDS = 7200
 GRACE_SECONDS = 60.0  # a child that overran its cell's limit by this much does not answer any more
 Say = Callable[[str], None]
 
@@ -115,6 +115,7 @@ def run_notebooks(
     jobs: int = 1,
     no_cache: bool = False,
     say: Say = print,
+    show: Say | None = None,
     every: float = 5.0,
 ) -> list[RunResult]:
     """Make the runs that are not finished, `jobs` at a time; return how each ended, in the order of `plans`.
@@ -129,6 +130,9 @@ def run_notebooks(
         Have every model call computed, for latency measurements.
     say : callable
         Receives each line of progress.
+    show : callable, optional
+        Receives the state of all active runs as one line to draw over the last one, for a terminal. Without it each
+        run's state is said every few seconds.
     every : float
         Seconds between two progress lines of a run.
     """
@@ -138,9 +142,13 @@ def run_notebooks(
     order = [plan.run_id for plan in waiting]
     try:
         while waiting or active:
-            for run in [run for run in active if run.poll(every)]:
+            for run in [run for run in active if run.ended()]:
                 active.remove(run)
                 results[run.plan.run_id] = run.finish()
+            if show is not None and active:
+                show(" | ".join(run.state() for run in active))
+            for run in active if show is None else []:
+                run.say_state(every)
             while waiting and len(active) < max(1, jobs):
                 plan = waiting.pop(0)
                 if plan.run_id in results or any(run.plan.run_id == plan.run_id for run in active):
@@ -226,25 +234,29 @@ class _Active:
             environment.setdefault("OMP_NUM_THREADS", str(threads))
         return environment
 
-    def poll(self, every: float) -> bool:
-        """Say what is new, stop a child that does not answer, and tell whether the run has ended."""
+    def ended(self) -> bool:
+        """Tell whether the run has ended, or has to be: its child does not answer any more."""
         if self.child.poll() is not None:
             return True
-        status = _read(self.folder / STATUS) or {}
-        now = time.monotonic()
-        if now - self.said_at >= every:
-            line = self._line(status)
-            if line != self.said:
-                self.said = line
-                self.say(f"{self.title}: {line}, {duration(now - self.clock)}")
-            self.said_at = now
-        if self.timeout and status and time.time() - status["since"] > self.timeout + GRACE_SECONDS:
-            self.overrun = True
-            return True
-        return False
+        status = _read(self.folder / STATUS)
+        self.overrun = bool(self.timeout and status and time.time() - status["since"] > self.timeout + GRACE_SECONDS)
+        return self.overrun
 
-    def _line(self, status: dict[str, Any]) -> str:
-        if not status:
+    def state(self) -> str:
+        """Return one line: which cell, how far its own progress is, and for how long the run has gone on."""
+        return f"{self.title}: {self._place()}, {duration(time.monotonic() - self.clock)}"
+
+    def say_state(self, every: float) -> None:
+        """Say the state when `every` seconds have passed and something is new."""
+        if time.monotonic() - self.said_at >= every:
+            self.said_at = time.monotonic()
+            if self._place() != self.said:
+                self.said = self._place()
+                self.say(self.state())
+
+    def _place(self) -> str:
+        status = _read(self.folder / STATUS)
+        if status is None:
             return "kernel is starting"
         line = f"cell {status['cell']}/{status['cells']}"
         try:

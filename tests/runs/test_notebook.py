@@ -255,6 +255,12 @@ def test_long_cells_report_their_own_progress(tmp_path: Path) -> None:
     assert all(line.startswith("00_a (smoke): cell 4/4, replies ") for line in reports)
     assert executed(run).cells[-1].outputs == []  # the notebook stays clean
 
+    drawn: list[str] = []
+    lines.clear()
+    run_all(layout, lines, force=True, show=drawn.append)
+    assert any("cell 4/4, replies " in line for line in drawn)
+    assert len(lines) == 3  # no profile file, start, end
+
 
 RUNNER = """
 import sys
