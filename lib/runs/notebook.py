@@ -364,7 +364,8 @@ def _ending(title: str, result: dict[str, Any], target: Path) -> str:
         lines += [f"  in cell {error['cell']}:", *(f"    {line}" for line in error["source"].splitlines())]
     trace = "\n".join(error["traceback"])
     shown = [line for line in re.sub(r"\x1b\[[0-9;]*m", "", trace).splitlines() if line.strip()][-12:]
-    return "\n".join([*lines, *(f"  | {line}" for line in shown), f"  kept in {target}"])
+    text = "\n".join([*lines, *(f"  | {line}" for line in shown), f"  kept in {target}"])
+    return re.sub(r"[^\n\t\x20-\x7e\xa0-\U0010ffff]", "?", text)  # an error may quote a model; a terminal obeys
 
 
 def short(value: Any) -> str:

@@ -89,7 +89,7 @@ def test_profiles_that_ask_the_same_share_a_run(tmp_path: Path) -> None:
 
 
 FAILURES = {
-    "10_raises": ("before = 1", "import warnings\nraise ValueError('no such packet')", "after = 1"),
+    "10_raises": ("before = 1", "import warnings\nraise ValueError('no such packet\\x1b]0;\\x07')", "after = 1"),
     "11_sleeps": ("import time\ntime.sleep(600)",),
     "12_dies": ("import os, signal\nos.kill(os.getpid(), signal.SIGKILL)",),
     "13_prints": (
@@ -118,7 +118,8 @@ def test_a_failed_run_is_kept_with_the_cell_that_failed(failures: SimpleNamespac
     run = vars(failures)["10_raises"]
     assert (run.status, run.folder.name) == ("failed", f"{run.plan.run_id}-failed")
     assert run.error["source"] == FAILURES["10_raises"][1]
-    assert "ValueError: no such packet\n  in cell 5:\n    import warnings\n    raise ValueError" in failures.text
+    assert "ValueError: no such packet?]0;?\n  in cell 5:\n    import warnings\n    raise ValueError" in failures.text
+    assert "\x1b" not in failures.text  # a message cannot steer the terminal
     statuses = [cell.metadata.papermill["status"] for cell in executed(run).cells if "papermill" in cell.metadata]
     assert statuses == ["completed", "completed", "completed", "completed", "failed", "pending"]
     assert result_of(run)["status"] == "failed"
