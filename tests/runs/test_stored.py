@@ -144,6 +144,15 @@ def test_row_25_a_missing_token_count_stays_null(store: Store) -> None:
         assert (reply.prompt_tokens, reply.new_tokens) == (None, None)
 
 
+def test_row_30_every_call_is_accounted_with_inputs_and_outputs(store: Store) -> None:
+    """Case 30 (MASLab `mas_base.py`): the first call of a new model counts, and both directions are in its row."""
+    StoredReceiver(echo("x"), store).reply(ask("one two", "three"))
+    frame = store.frame()
+    assert list(frame["name"]) == ["x", "x"]
+    assert list(frame["prompt_tokens"]) == [2, 1]
+    assert list(frame["new_tokens"]) == [3, 2]
+
+
 def test_latency_is_never_taken_from_the_store(store: Store) -> None:
     stored = StoredReceiver(echo(), store)
     assert stored.reply(ask("q"))[0].seconds == 0.0
