@@ -40,6 +40,29 @@ class KeyValues:
         self.keys = [torch.zeros(shape, dtype=dtype, device=device) for _ in range(config.num_hidden_layers)]
         self.values = [torch.zeros(shape, dtype=dtype, device=device) for _ in range(config.num_hidden_layers)]
 
+    def __len__(self) -> int:
+        return self.keys[0].shape[0]
+
+    @property
+    def length(self) -> int:
+        """Columns of a row."""
+        return self.keys[0].shape[2]
+
+    def keep(self, rows: Sequence[int]) -> KeyValues:
+        """Drop all but the given rows, layer by layer."""
+        at = torch.as_tensor(rows, device=self.keys[0].device)
+        for buffers in (self.keys, self.values):
+            for layer, buffer in enumerate(buffers):
+                buffers[layer] = buffer[at]
+        return self
+
+    def grow(self, columns: int) -> KeyValues:
+        """Add empty columns to every row, layer by layer."""
+        for buffers in (self.keys, self.values):
+            for layer, buffer in enumerate(buffers):
+                buffers[layer] = torch.nn.functional.pad(buffer, (0, 0, 0, columns))
+        return self
+
 
 class TreePlan:
     """Who sees whom while a chunk of tree segments is read."""

@@ -1,0 +1,66 @@
+"""Strict JSON by constrained decoding.
+
+A JSON schema becomes a grammar over the receiver's own tokens (llguidance). At every step it says which tokens keep the reply
+valid; where only one continuation is possible the tokens are *forced*, appended without asking the model. So evidence ids can only be ids
+that were shown, labels only labels of the set, and the brackets cost nothing.
+
+Not covered: schemas llguidance does not know; they raise a `ValueError` that quotes its reason.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import Any
+
+import llguidance.hf
+import llguidance.numpy as bitmask
+import numpy as np
+from llguidance import LLMatcher
+
+
+class JsonGrammar:
+    """Compiles schemas for one tokenizer and hands out matchers.
+
+    Parameters
+    ----------
+    tokenizer : transformers fast tokenizer
+    vocabulary : int
+        Width of the model's logits, which may exceed the tokenizer's vocabulary.
+    eos : sequence of int
+        Tokens that end a reply.
+    """
+
+    def __init__(self, tokenizer: Any, vocabulary: int, eos: Sequence[int]) -> None:
+        self.vocabulary = vocabulary
+        self._tokenizer = llguidance.hf.from_tokenizer(tokenizer, n_vocab=vocabulary, eos_token=list(eos))
+        self._templates: dict[str, LLMatcher] = {}
+
+    def matcher(self, schema: dict[str, Any]) -> LLMatcher:
+        """Return a fresh matcher for a reply that satisfies `schema`."""
+        key = json.dumps(schema, ensure_ascii=False)
+        if key not in self._templates:
+            grammar = LLMatcher.grammar_from_json_schema(schema, defaults={"whitespace_flexible": False})
+            template = LLMatcher(self._tokenizer, grammar)
+            if template.is_error():
+                raise ValueError(f"schema not supported for constrained decoding: {template.get_error()}; schema: {key[:300]}")
+            if len(self._templates) >= 4096:
+                self._templates.clear()
+            self._templates[key] = template
+        return self._templates[key].deep_copy()
+
+    def allowed(self, matchers: Sequence[LLMatcher]) -> np.ndarray:
+        """Return which tokens may come next, shape (n_matchers, vocabulary), bool."""
+        masks = bitmask.allocate_token_bitmask(len(matchers), self.vocabulary)
+        for row, matcher in enumerate(matchers):
+            bitmask.fill_next_token_bitmask(matcher, masks, row)
+        bits = np.unpackbits(masks.view(np.uint8), axis=1, bitorder="little")
+        return bits[:, : self.vocabulary].astype(bool)
+
+
+def consume_forced(matcher: LLMatcher) -> list[int]:
+    """Advance a matcher over every token that has no alternative; returns these tokens."""
+    forced = matcher.compute_ff_tokens() if not matcher.is_stopped() else []
+    if forced and not matcher.consume_tokens(forced):
+        raise ValueError(f"constrained decoding refused its own forced tokens: {matcher.get_error()}")
+    return list(forced)
