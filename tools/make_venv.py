@@ -124,7 +124,7 @@ def count_packages(command, expected):
         elif line.startswith("ERROR"):
             say("      " + line.strip())
         elif line.startswith("Installing collected packages"):
-            say("      all fetched; unpacking %d packages (about a minute)" % (line.count(",") + 1))
+            say("      all fetched; unpacking %d packages" % (line.count(",") + 1))
         if time.time() - shown > 5:
             shown = time.time()
             say("      %d of about %d packages looked up or fetched" % (min(count, expected), expected))
