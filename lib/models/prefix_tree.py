@@ -129,6 +129,7 @@ def chunk_segments(segments: Sequence[Segment], max_tokens: int, max_queries: in
 
     A cut piece sees the pieces before it as ancestors, so any chunking computes the same numbers.
     """
+    max_queries = min(max_queries, max_tokens)
     pieces: list[Segment] = []
     for segment in segments:
         ancestors = segment.ancestors
