@@ -11,8 +11,9 @@ queries, keys and values of a packed list of tokens and a plan that says who see
 Everything else - projections, norms, rotary positions, head - runs on the packed tokens, without padding, in one matrix
 product each. Memory: two buffers of (layers, slots, kv heads, head size); the caller bounds slots and rows.
 
-Not covered: sliding windows, attention sinks, soft-capping, encoder-decoders. `TreeRunner` refuses a model whose layers do not
-all come through the interface, by name.
+Not covered: sliding windows, attention sinks, soft-capping, keys and values of unlike sizes, encoder-decoders. `TreeRunner` refuses
+by name a model whose layers ask for these or do not all come through the interface, and one whose logits differ from its own
+plain forward on a probe.
 """
 
 from __future__ import annotations
@@ -26,9 +27,11 @@ from torch import Tensor, nn
 from torch.nn.functional import scaled_dot_product_attention
 from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 
-from lib.models.prefix_tree import PrefixTree, Range, Segment, chunk_segments
+from lib.models.prefix_tree import PrefixTree, Range, Segment, build_tree, chunk_segments
 
 INTERFACE = "prefix_tree"
+_UNSUPPORTED = {"sliding_window": "a sliding window", "softcap": "soft-capping", "s_aux": "attention sinks"}
+_PROBE_TOLERANCE = 0.1  # of the largest logit: far above rounding in bfloat16, far below a forgotten scale
 
 
 class KeyValues:
@@ -36,7 +39,8 @@ class KeyValues:
 
     def __init__(self, config: Any, rows: int, length: int, dtype: torch.dtype, device: torch.device) -> None:
         head_dim = getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads
-        shape = (rows, config.num_key_value_heads, length, head_dim)
+        kv_heads = getattr(config, "num_key_value_heads", None) or config.num_attention_heads
+        shape = (rows, kv_heads, length, head_dim)
         self.keys = [torch.zeros(shape, dtype=dtype, device=device) for _ in range(config.num_hidden_layers)]
         self.values = [torch.zeros(shape, dtype=dtype, device=device) for _ in range(config.num_hidden_layers)]
 
@@ -174,6 +178,11 @@ def tree_attention(
     plan = kwargs.get("plan")
     if plan is None:
         raise ValueError("prefix-tree attention was called without a plan; run the model through TreeRunner")
+    asked = [what for name, what in _UNSUPPORTED.items() if kwargs.get(name) is not None]
+    if key.shape[-1] != plan.store.keys[0].shape[-1] or value.shape[-1] != key.shape[-1]:
+        asked.append("keys and values of unlike sizes")
+    if asked:
+        raise ValueError(f"{type(module).__name__} uses {' and '.join(asked)}, which prefix-tree attention does not cover")
     plan.calls += 1
     scale = query.shape[-1] ** -0.5 if scaling is None else scaling
     return plan.attend(module.layer_idx, query[0], key[0], value[0], scale)[None], None
@@ -197,22 +206,45 @@ class TreeRunner:
     Raises
     ------
     ValueError
-        When a layer uses a sliding window or does not attend through transformers' interface.
+        When a layer uses a sliding window or does not attend through transformers' interface, or when a probe shows that the
+        model computes its logits in another way than this runner.
     """
 
     def __init__(self, model: Any, *, chunk_tokens: int = 1024, head_rows: int = 128) -> None:
         config = model.config
         kinds = set(getattr(config, "layer_types", None) or ["full_attention"])
         if kinds != {"full_attention"}:
-            raise ValueError(f"{config.model_type}: layers {sorted(kinds - {'full_attention'})} are not supported; use a full-attention model")
+            odd = sorted(kinds - {"full_attention"})
+            raise ValueError(f"{config.model_type}: layers {odd} are not supported; use a full-attention model")
         self.model = model
         self.config = config
         self.chunk_tokens = chunk_tokens
         self.head_rows = head_rows
         self.device = next(model.parameters()).device
         self.dtype = model.get_input_embeddings().weight.dtype
+        self._probe()
         self.forward_tokens = 0  # tokens pushed through the layers, for tests and benchmarks
-        model.set_attn_implementation(INTERFACE)
+
+    @torch.inference_mode()
+    def _probe(self) -> None:
+        """Switch the model to the tree attention; raise if a forked tree then gives other logits than the plain model.
+
+        Some families scale or cap their logits, or attend in their own way; a short forward shows what a list of names would miss.
+        """
+        stem = [token % self.config.vocab_size for token in range(3, 19)]
+        prompts = [[*stem, 1], [*stem, 2]]
+        self.model.set_attn_implementation("eager")
+        plain = self.model(input_ids=torch.as_tensor(prompts, device=self.device), use_cache=False).logits[:, -1].float()
+        self.model.set_attn_implementation(INTERFACE)
+        self.forward_tokens = 0
+        tree = build_tree(prompts)
+        _, states = self.read(tree, np.asarray(tree.leaf))
+        off = float((self.logits(states) - plain).abs().max() / plain.abs().max())
+        if not off <= _PROBE_TOLERANCE:
+            raise ValueError(
+                f"{self.config.model_type}: logits differ from the plain model's by {off:.0%} of the largest; "
+                "this architecture is not supported"
+            )
 
     def hidden(self, tokens: np.ndarray, positions: np.ndarray, plan: TreePlan | RowPlan) -> Tensor:
         """Run the layers over packed tokens; returns the final hidden states, shape (T, hidden)."""
