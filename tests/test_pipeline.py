@@ -1,0 +1,125 @@
+"""The whole suite's spine at once: readers, packets, replays, predictors, schedules and results behind one store."""
+
+from __future__ import annotations
+
+import sqlite3
+from pathlib import Path
+
+import pandas as pd
+import pytest
+
+from lib.bandmas import aa_control, flip_rate
+from lib.bandmas.results import scorer_of
+from lib.bandmas.study import fit_table, replay_all, replayable_ids
+from lib.evaluation.summary import main_table, paired_table, savings
+from lib.messages.prompts import receiver_prompt
+from lib.models.scripted import ScriptedReceiver
+from lib.runs.layout import checkout
+from lib.runs.params import load_profile, read_parameters, resolve
+from lib.runs.store import Store
+from lib.runs.stored import StoredReceiver
+from tests.bandmas.studies import NAMES, Counting, Dying, Study, run_study
+
+SHARED = (
+    *("receiver", "producer", "dtype", "revision", "workloads", "tasks", "readers", "distractors"),
+    *("redundancy", "noise", "seeds", "max_tokens"),
+)
+
+
+def stored(receiver: ScriptedReceiver, folder: Path, chunk: int = 16) -> StoredReceiver:
+    return StoredReceiver(receiver, Store(folder / "store.sqlite"), chunk=chunk, progress=False)
+
+
+def equal(first: Study, second: Study) -> bool:
+    """Tell whether two studies made the same tables."""
+    tables = [[study.effects, study.results, fit_table(study.fits)] for study in (first, second)]
+    return all(a.equals(b) for a, b in zip(*tables, strict=True)) and first.schedules == second.schedules
+
+
+@pytest.fixture(scope="module")
+def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> Study:
+    return run_study(ScriptedReceiver(), tmp_path_factory.mktemp("undisturbed"))
+
+
+def test_a_second_study_computes_nothing(undisturbed: Study, tmp_path: Path) -> None:
+    first = run_study(stored(ScriptedReceiver(), tmp_path), tmp_path / "a")
+    again = ScriptedReceiver()
+    second = run_study(stored(again, tmp_path), tmp_path / "b")
+    assert again.calls == 0
+    assert equal(first, second) and equal(first, undisturbed)
+
+
+@pytest.mark.parametrize("lives", [1, 60, 100, 250, 400])
+def test_a_study_killed_anywhere_ends_with_the_tables_of_an_undisturbed_one(
+    undisturbed: Study, tmp_path: Path, lives: int
+) -> None:
+    """Public fault report 41: after a kill only what is missing is computed."""
+    dying = Dying(lives)
+    with pytest.raises(KeyboardInterrupt):
+        run_study(stored(dying, tmp_path), tmp_path / "a")
+    finishing = ScriptedReceiver()
+    resumed = run_study(stored(finishing, tmp_path), tmp_path / "a")
+    assert equal(resumed, undisturbed)
+    (rows,) = sqlite3.connect(tmp_path / "store.sqlite").execute("SELECT count(*) FROM reply").fetchone()
+    assert dying.calls + finishing.calls == rows, "nothing was computed twice"
+
+
+def test_replays_of_one_notebook_serve_the_next(undisturbed: Study, tmp_path: Path) -> None:
+    """The replay notebook and the policy notebook ask the same contexts."""
+    study, receiver = undisturbed, ScriptedReceiver()
+    replay_all(stored(receiver, tmp_path), study.traffics, study.splits, scorer_of(study.workloads))
+    assert receiver.calls == len(study.outcomes)
+    later = Counting()
+    again = run_study(stored(later, tmp_path), tmp_path / "a")
+    asked = [later.prompt_key(prompt) for batch in later.batches for prompt in batch]
+    assert not set(asked) & set(study.outcomes["prompt_key"]) and equal(again, study)
+
+
+def test_the_noise_control_resumes_from_a_store_of_its_own(undisturbed: Study, tmp_path: Path) -> None:
+    study, scorer = undisturbed, scorer_of(undisturbed.workloads)
+    allowed = {name: replayable_ids(study.splits[name]) for name in NAMES}
+    jobs = [job for name in NAMES for job in study.traffics[name].jobs(allowed[name])]
+    ids = {task_id for some in allowed.values() for task_id in some}
+    rates = []
+    for receiver in (ScriptedReceiver(), again := ScriptedReceiver()):
+        apart = stored(receiver, tmp_path)
+        control = aa_control(apart, jobs, scorer, receiver_prompt, ids, first=study.outcomes, separate_store=True)
+        rates.append(flip_rate(control))
+    assert again.calls == 0 and rates[0] == rates[1]
+    assert (rates[0].utility, rates[0].asked, rates[0].failed) == (0.0, 2 * len(jobs), 0)
+
+
+def test_the_tables_of_the_study_hold_together(undisturbed: Study) -> None:
+    frame = undisturbed.results
+    by = ["workload", "policy", "beta"]
+    table = main_table(frame, by, measures=("bytes", "context_tokens"))
+    assert not table.filter(like="_mean").isna().any().any()
+    per_task = frame[frame["policy"] == "causal"].groupby([*by, "seed"])["saving"].mean()
+    joined = savings(frame, by).set_index([*by, "seed"])["saving_of_tasks"]
+    pd.testing.assert_series_equal(per_task, joined.loc[per_task.index], check_names=False)
+    margin = paired_table(
+        frame[frame["policy"].isin(["full", "empty"])], "full", "empty", values=["task_utility"], resamples=200
+    ).set_index("workload")
+    for name in NAMES:
+        pair = frame[(frame["workload"] == name) & frame["policy"].isin(["full", "empty"])]
+        wide = pair.pivot(index=["seed", "task_id"], columns="policy", values="task_utility")
+        difference = (wide["full"] - wide["empty"]).groupby("task_id").mean().mean()
+        assert margin.loc[name, "difference"] == pytest.approx(difference)
+    assert margin.loc["worlds_verification", "difference"] > 0, "messages help the scripted receiver"
+
+
+def test_the_notebooks_of_a_profile_study_the_same_tasks() -> None:
+    """What the first computes serves the next only if they ask for the same workloads, splits and replies."""
+    names = ["10_build_packets_and_wire", "11_replay_packet_effects", "12_compare_policies_under_caps"]
+    assert checkout().profiles()
+    for profile in checkout().profiles():
+        values = []
+        for name in names:
+            specs = read_parameters(checkout().notebooks / f"{name}.ipynb")
+            file = checkout().params / profile / f"{name}.yaml"
+            given = resolve(specs, load_profile(file), where=str(file))
+            values.append({key: given[key] for key in SHARED if key in given})
+        assert set(values[2]) == set(SHARED)
+        for some in values[:2]:
+            assert some == {key: values[2][key] for key in some}, profile
+            assert {"receiver", "workloads", "tasks", "readers", "noise"} <= set(some)
