@@ -108,8 +108,8 @@ def replay_all(
     owner = {task_id: name for name, ids in allowed.items() for task_id in ids}
     outcomes = replay_outcomes(receiver, jobs, utility, render, set(owner), max_tokens=max_tokens)
     effects = effects_of(outcomes, jobs)
-    features = packet_features([packet for _, packets in jobs for packet in packets])
-    effects = effects.merge(features[["packet_id", "marker", "wire_bytes"]], on="packet_id", validate="one_to_one")
+    features = packet_features([packet for _, packets in jobs for packet in packets]).set_index("packet_id")
+    effects = effects.assign(**{name: effects["packet_id"].map(features[name]) for name in ("marker", "wire_bytes")})
     for frame in (outcomes, effects):
         frame.insert(0, "workload", frame["task_id"].map(owner))
     return outcomes, effects
