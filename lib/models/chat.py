@@ -2,10 +2,11 @@
 
 The model's own chat template decides the frame; the text inside it is data. Each turn's text is replaced by a marker before the
 template runs, the rendered frame is cut at the markers, frame pieces are tokenised with special tokens on and texts with
-special tokens off. So a text that spells `<|im_end|>` becomes ordinary characters, and equal turns always give equal token runs, which is
-what the prefix tree lives on. The sequence starts with exactly one beginning-of-sequence token where the tokenizer uses one.
+special tokens off. So a text that spells `<|im_end|>` becomes ordinary characters, and equal turns always give equal token runs,
+which is what the prefix tree lives on. The sequence starts with exactly one beginning-of-sequence token where the tokenizer uses one.
 
-Not covered: templates that rewrite the text of a turn (they are refused by name).
+Not covered: templates that rewrite, repeat, drop or reorder the texts of turns (refused by name); tokens that a tokenizer adds
+without calling them special, such as Qwen's `<tool_call>` (they stay one token in a text, and open or close no turn).
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ class ChatEncoder:
             raise ValueError(f"model {name!r}: its tokenizer has no chat template; choose an instruction-tuned model")
         self.tokenizer = tokenizer
         self.name = name
-        self.special_ids = frozenset(tokenizer.all_special_ids)
+        self.special_ids = _special_ids(tokenizer)
         bos = tokenizer.bos_token_id
         plain = tokenizer("x")["input_ids"]
         self.adds_bos = bos is not None and len(plain) > 1 and plain[0] == bos
@@ -60,25 +61,56 @@ class ChatEncoder:
         return [bos] * needed + ids[start:]
 
     def _encode_text(self, text: str) -> tuple[int, ...]:
+        try:
+            text.encode("utf-8")
+        except UnicodeEncodeError as error:
+            found = f"U+{ord(text[error.start]):04X} at character {error.start}"
+            raise ValueError(
+                f"a turn's text holds a lone surrogate, {found}, which has no UTF-8 form; remove it"
+            ) from None
         ids = self.tokenizer(text, add_special_tokens=False, split_special_tokens=True)["input_ids"]
         forged = self.special_ids.intersection(ids)
         if forged:
-            raise ValueError(f"model {self.name!r}: text became the special tokens {sorted(forged)}; its tokenizer cannot switch them off")
+            raise ValueError(
+                f"model {self.name!r}: text became the special tokens {sorted(forged)}; its tokenizer cannot switch them off"
+            )
         return tuple(ids)
 
     def _frame(self, roles: tuple[str, ...]) -> tuple[tuple[int, ...], ...]:
         """Return the token runs around the turns' texts, one more than there are turns."""
         marks = [_MARK.format(index=index) for index in range(len(roles))]
-        rendered = self.tokenizer.apply_chat_template(
-            [{"role": role, "content": mark} for role, mark in zip(roles, marks, strict=True)],
-            tokenize=False,
-            add_generation_prompt=True,
-        )
+        turns = [{"role": role, "content": mark} for role, mark in zip(roles, marks, strict=True)]
+        try:
+            rendered = self.tokenizer.apply_chat_template(turns, tokenize=False, add_generation_prompt=True)
+        except (
+            Exception
+        ) as error:  # a template raises as it likes, for a role it does not know or an order it does not want
+            raise ValueError(
+                f"model {self.name!r}: its chat template refuses turns with roles {list(roles)}: {error}"
+            ) from error
+        if any(rendered.count(mark) != 1 for mark in marks):
+            raise ValueError(
+                f"model {self.name!r}: its chat template drops, rewrites or repeats turns with roles {list(roles)}"
+            )
         pieces = []
         for mark in marks:
             before, found, rendered = rendered.partition(mark)
             if not found:
-                raise ValueError(f"model {self.name!r}: its chat template drops or reorders turns with roles {list(roles)}")
+                raise ValueError(f"model {self.name!r}: its chat template reorders turns with roles {list(roles)}")
             pieces.append(before)
         pieces.append(rendered)
-        return tuple(tuple(self.tokenizer(piece, add_special_tokens=False)["input_ids"]) if piece else () for piece in pieces)
+        return tuple(
+            tuple(self.tokenizer(piece, add_special_tokens=False)["input_ids"]) if piece else () for piece in pieces
+        )
+
+
+def _special_ids(tokenizer: Any) -> frozenset[int]:
+    """Return every id that no text may become: named special tokens and those only marked special, such as Qwen's turn marks.
+
+    An unknown token that has no other office is left out: it stands for characters the vocabulary lacks.
+    """
+    marked = {index for index, token in tokenizer.added_tokens_decoder.items() if token.special}
+    unknown = tokenizer.unk_token_id
+    if unknown in (tokenizer.bos_token_id, tokenizer.eos_token_id):
+        unknown = None
+    return frozenset(marked.union(tokenizer.all_special_ids) - {unknown})
