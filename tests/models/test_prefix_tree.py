@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -65,9 +67,7 @@ def test_a_segment_sees_only_slots_before_it_and_as_many_as_its_depth(prompts: l
             assert last <= start < stop <= segment.start, "ranges are in order and earlier"
             last = stop
     for path in tree.paths:
-        assert all(left[1] < right[0] for left, right in zip(path, path[1:], strict=False)), (
-            "ranges that touch are merged"
-        )
+        assert all(left[1] < right[0] for left, right in pairwise(path)), "ranges that touch are merged"
 
 
 @given(token_sets(), st.randoms(use_true_random=False))
@@ -137,7 +137,7 @@ def test_groups_cover_each_prompt_once_within_the_bound(prompts: list[list[int]]
         inside = [prompts[index] for index in group]
         assert len(build_tree(inside)) <= max_slots or len(prefixes(inside)) == len(inside[0]), "a lone long prompt"
     # Greedy in sorted order: the first prompt of a group would not have fitted into the group before it.
-    for left, right in zip(groups, groups[1:], strict=False):
+    for left, right in pairwise(groups):
         joined = [prompts[index] for index in [*left, right[0]]]
         assert len(build_tree(joined)) > max_slots
 

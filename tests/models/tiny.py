@@ -81,7 +81,7 @@ def chat_model(family: str, *, seed: int = 0, dtype: torch.dtype = torch.float32
 
     torch.manual_seed(seed)
     model = AutoModelForCausalLM.from_config(chat_config(family, **changes)).to(dtype).eval()
-    for name, values in model.named_parameters():
+    for values in model.parameters():
         if values.dim() == 1:  # biases start at 0 and norms at 1, which would hide a mistake in them
             values.data += 0.2 * torch.randn_like(values)
     return model.requires_grad_(False)
