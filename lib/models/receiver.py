@@ -10,6 +10,7 @@ Not covered: images, tools and streaming.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from typing import Any, Literal, Protocol, runtime_checkable
 
@@ -119,6 +120,8 @@ def options_per_prompt(n_prompts: int, options: Sequence[str] | Sequence[Sequenc
     ValueError
         When there are no options, when a list is missing for a prompt, or when the lists differ in length.
     """
+    if isinstance(options, str):
+        raise ValueError(f"options: {options!r} is one text, not a list of options")
     if all(isinstance(option, str) for option in options):
         rows = [[str(option) for option in options] for _ in range(n_prompts)]
     else:
@@ -130,6 +133,11 @@ def options_per_prompt(n_prompts: int, options: Sequence[str] | Sequence[Sequenc
     return rows
 
 
+def schema_text(schema: dict[str, Any] | None) -> str | None:
+    """Return a schema as JSON for a key. Its order is kept: properties are answered in the order they are named."""
+    return None if schema is None else json.dumps(schema, ensure_ascii=True, separators=(",", ":"))
+
+
 def text_key(prompt: Prompt) -> str:
     """Return the SHA-256 of a prompt's text and schema: the key where a receiver has no tokenizer of its own."""
-    return digest([[turn.role, turn.text] for turn in prompt.turns], prompt.schema)
+    return digest([[turn.role, turn.text] for turn in prompt.turns], schema_text(prompt.schema))

@@ -18,9 +18,9 @@ import torch
 from torch import Tensor
 
 from lib.models.chat import ChatEncoder
-from lib.models.packed_linear import can_pack, pack_linears
+from lib.models.packed_linear import PackedLinear, can_pack, pack_linears
 from lib.models.prefix_tree import PrefixTree, build_tree, group_prompts
-from lib.models.receiver import Prompt, Reply, Turn, options_per_prompt
+from lib.models.receiver import Prompt, Reply, Turn, options_per_prompt, schema_text
 from lib.models.structured import JsonGrammar, consume_forced
 from lib.models.tree_attention import KeyValues, RowPlan, TreeRunner
 from lib.models.weights import LoadedModel, load_weights
@@ -33,7 +33,7 @@ _GROWTH = 48  # columns added to the decoding rows at a time
 class _Row:
     """One distinct reply in the making."""
 
-    def __init__(self, ids: list[int], matcher: Any, seed: tuple[object, ...]) -> None:
+    def __init__(self, ids: list[int], matcher: Any, seed: tuple[object, ...], max_tokens: int) -> None:
         self.prompt_tokens = len(ids)
         self.matcher = matcher
         self.seed = seed
@@ -41,6 +41,12 @@ class _Row:
         self.ids = ids + self.tokens  # forced opening tokens are read with the prompt
         self.pending: list[int] = []
         self.finish = "stop" if matcher is not None and matcher.is_stopped() else ""
+        self.cap(max_tokens)
+
+    def cap(self, max_tokens: int) -> None:
+        """End the reply at the token cap."""
+        if len(self.tokens) > max_tokens or (len(self.tokens) == max_tokens and not self.finish):
+            self.tokens, self.finish = self.tokens[:max_tokens], "length"
 
 
 class TransformersReceiver:
@@ -86,7 +92,9 @@ class TransformersReceiver:
         self.name = self.loaded.name
         self.tokenizer = self.loaded.tokenizer
         network = self.loaded.model.eval()
-        packed = bool(pack and can_pack(torch.device(self.loaded.device)) and pack_linears(network))
+        if pack and can_pack(torch.device(self.loaded.device)):
+            pack_linears(network)
+        packed = any(isinstance(module, PackedLinear) for module in network.modules())  # perhaps by an earlier receiver
         self.runner = TreeRunner(network)
         self.encoder = ChatEncoder(self.tokenizer, self.name)
         self.max_slots, self.max_row_tokens = max_slots, max_row_tokens
@@ -94,11 +102,13 @@ class TransformersReceiver:
         self.eos = _eos_tokens(network, self.tokenizer)
         self.grammar = JsonGrammar(self.tokenizer, int(network.config.vocab_size), self.eos)
         kind = torch.device(self.loaded.device).type
-        self.fingerprint = digest(self.loaded.sha256, str(self.loaded.dtype), kind, "packed" if packed else "plain", ENGINE)
+        self.fingerprint = digest(
+            self.loaded.sha256, str(self.loaded.dtype), kind, "packed" if packed else "plain", ENGINE
+        )
 
     def prompt_key(self, prompt: Prompt) -> str:
         """Name the exact input: token ids and schema."""
-        return digest(self.encoder.encode(prompt), prompt.schema)
+        return digest(self.encoder.encode(prompt), schema_text(prompt.schema))
 
     def count_tokens(self, texts: Sequence[str]) -> list[int]:
         """Count this model's tokens in each text, special tokens off."""
@@ -124,13 +134,15 @@ class TransformersReceiver:
         that does not fit the model's context gets an error reply; the others are answered.
         """
         if max_tokens < 1 or samples < 1 or temperature < 0:
-            raise ValueError(f"max_tokens={max_tokens}, samples={samples}, temperature={temperature}: need >= 1, >= 1, >= 0")
+            raise ValueError(
+                f"max_tokens={max_tokens}, samples={samples}, temperature={temperature}: need >= 1, >= 1, >= 0"
+            )
         done: dict[tuple[object, ...], Reply] = {}
         keys: list[tuple[object, ...]] = []
         rows: dict[tuple[object, ...], _Row] = {}
         for prompt in prompts:
             ids = self.encoder.encode(prompt)
-            name = digest(ids, prompt.schema)
+            name = digest(ids, schema_text(prompt.schema))
             for sample in range(samples):
                 key = (name, sample if temperature > 0 else 0)
                 keys.append(key)
@@ -140,7 +152,7 @@ class TransformersReceiver:
                     done[key] = _too_long(len(ids), max_tokens, self.context)
                     continue
                 matcher = self.grammar.matcher(prompt.schema) if prompt.schema is not None else None
-                rows[key] = _Row(ids, matcher, ("sample", *key))
+                rows[key] = _Row(ids, matcher, ("sample", *key), max_tokens)
         names, pending = list(rows), list(rows.values())
         for group in group_prompts([row.ids for row in pending], self.max_slots):
             started = time.perf_counter()
@@ -161,7 +173,8 @@ class TransformersReceiver:
             for j, option in enumerate(choices[i]):
                 tokens = list(self.encoder.encode_text(option))
                 if not tokens or len(ids) + len(tokens) > self.context:
-                    raise ValueError(f"prompt {i}, option {j}: {len(ids)} + {len(tokens)} tokens; need 1 to {self.context} and a non-empty option")
+                    lengths = f"{len(ids)} + {len(tokens)} tokens; need 1 to {self.context} and a non-empty option"
+                    raise ValueError(f"prompt {i}, option {j}: {lengths}")
                 owners.append((i, j, len(ids), tokens))
                 sequences.append(ids + tokens[:-1])
         scores = np.zeros((len(prompts), len(choices[0]) if choices else 0))
@@ -196,7 +209,9 @@ class TransformersReceiver:
         block = max(1, self.max_row_tokens // longest)
         for start in range(0, len(rows), block):
             part = list(range(start, min(start + block, len(rows))))
-            self._decode(tree, store, states[start : start + block], part, [rows[i] for i in part], max_tokens, stop, temperature)
+            self._decode(
+                tree, store, states[start : start + block], part, [rows[i] for i in part], max_tokens, stop, temperature
+            )
 
     def _decode(
         self,
@@ -233,11 +248,15 @@ class TransformersReceiver:
             logits = self.runner.logits(hidden[last])
             columns[live] += counts
 
-    def _choose(self, rows: list[_Row], logits: Tensor, max_tokens: int, stop: Sequence[str], temperature: float) -> None:
+    def _choose(
+        self, rows: list[_Row], logits: Tensor, max_tokens: int, stop: Sequence[str], temperature: float
+    ) -> None:
         """Give every row its next tokens, the forced ones included, or finish it."""
         bound = [index for index, row in enumerate(rows) if row.matcher is not None]
         if bound:
-            allowed = torch.as_tensor(self.grammar.allowed([rows[index].matcher for index in bound]), device=logits.device)
+            allowed = torch.as_tensor(
+                self.grammar.allowed([rows[index].matcher for index in bound]), device=logits.device
+            )
             at = torch.as_tensor(bound, device=logits.device)
             logits[at] = logits[at].masked_fill(~allowed, -torch.inf)
         chosen = logits.argmax(-1).tolist() if temperature == 0 else _sample(rows, logits, temperature)
@@ -247,15 +266,17 @@ class TransformersReceiver:
                 continue
             new = [token]
             if row.matcher is not None:
-                row.matcher.consume_token(token)
+                if not row.matcher.consume_token(token):
+                    raise ValueError(
+                        f"constrained decoding refused token {token}, which it had allowed: {row.matcher.get_error()}"
+                    )
                 new += consume_forced(row.matcher)
                 if row.matcher.is_stopped():
                     row.finish = "stop"
             row.tokens += new
             row.pending = new
-            if len(row.tokens) > max_tokens or (len(row.tokens) == max_tokens and not row.finish):
-                row.tokens, row.finish = row.tokens[:max_tokens], "length"
-            elif stop and _stop_at(self._text(row.tokens), stop) is not None:
+            row.cap(max_tokens)
+            if stop and _stop_at(self._text(row.tokens), stop) is not None:
                 row.finish = "stop"
 
     def _text(self, tokens: Sequence[int]) -> str:
