@@ -22,7 +22,12 @@ from lib.seeds import digest, seed_of
 _WORD = re.compile(r"\w+", re.UNICODE)
 _LINE = re.compile(r"^(?:Source (?P<source>.+?) - (?P<type>\w+): |\[S(?P<sentence>\d+)\] )(?P<text>.*)$")
 _QUERY = re.compile(r"^(?:Claim|Question): (?P<text>.*)$", re.MULTILINE)
-_STOP = frozenset("a an the of in on at to is was are were be by for and or what which who when where how did do does it its".split())
+_STOP = frozenset(
+    re.findall(
+        r"\w+",
+        "a an the of in on at to is was are were be by for and or what which who when where how did do does it its",
+    )
+)
 
 
 def words(text: str) -> list[str]:
@@ -108,7 +113,8 @@ class ScriptedReceiver:
     Notes
     -----
     A token is a whitespace-separated word. At temperature above 0 the sample index is appended to free text, so that
-    k samples are k distinct, repeatable replies. `calls` counts the prompts answered, for tests of caching and resuming.
+    k samples are k distinct, repeatable replies; a reply bound by a schema stays as it is, and valid. `calls` counts the
+    prompts answered, for tests of caching and resuming.
     """
 
     def __init__(self, script: Callable[[Prompt], str] | None = None, name: str = "scripted") -> None:
@@ -138,11 +144,11 @@ class ScriptedReceiver:
         asked = sum(self.count_tokens([turn.text for turn in prompt.turns]))
         try:
             text = self.script(prompt)
-        except Exception as problem:
+        except Exception as problem:  # noqa: BLE001 - a test's script may raise anything, as a backend may
             return Reply(text="", prompt_tokens=asked, finish="error", error=f"{type(problem).__name__}: {problem}")
-        if sample:
+        if sample and prompt.schema is None:
             text = f"{text} #{sample}"
-        cut = min((text.find(mark) for mark in stop if mark in text), default=len(text))
+        cut = min((text.find(mark) for mark in stop if mark and mark in text), default=len(text))
         text = text[:cut]
         pieces = re.findall(r"\s*\S+", text)
         finish = "length" if len(pieces) > max_tokens else "stop"
