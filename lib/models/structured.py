@@ -10,7 +10,7 @@ Not covered: schemas llguidance does not know; they raise a `ValueError` that qu
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Any
 
 import llguidance.hf
@@ -27,13 +27,13 @@ class JsonGrammar:
     tokenizer : transformers fast tokenizer
     vocabulary : int
         Width of the model's logits, which may exceed the tokenizer's vocabulary.
-    eos : sequence of int
+    eos : collection of int
         Tokens that end a reply.
     """
 
-    def __init__(self, tokenizer: Any, vocabulary: int, eos: Sequence[int]) -> None:
+    def __init__(self, tokenizer: Any, vocabulary: int, eos: Collection[int]) -> None:
         self.vocabulary = vocabulary
-        self._tokenizer = llguidance.hf.from_tokenizer(tokenizer, n_vocab=vocabulary, eos_token=list(eos))
+        self._tokenizer = llguidance.hf.from_tokenizer(tokenizer, n_vocab=vocabulary, eos_token=sorted(eos))
         self._templates: dict[str, LLMatcher] = {}
 
     def matcher(self, schema: dict[str, Any]) -> LLMatcher:
@@ -43,7 +43,9 @@ class JsonGrammar:
             grammar = LLMatcher.grammar_from_json_schema(schema, defaults={"whitespace_flexible": False})
             template = LLMatcher(self._tokenizer, grammar)
             if template.is_error():
-                raise ValueError(f"schema not supported for constrained decoding: {template.get_error()}; schema: {key[:300]}")
+                raise ValueError(
+                    f"schema not supported for constrained decoding: {template.get_error()}; schema: {key[:300]}"
+                )
             if len(self._templates) >= 4096:
                 self._templates.clear()
             self._templates[key] = template

@@ -146,7 +146,9 @@ class RowPlan:
         asked = block.unflatten(2, (kv_heads, group)).permute(0, 2, 3, 1, 4).flatten(2, 3)  # (live, kv, group*steps, d)
         mask = self.mask.repeat(1, 1, group, 1)
         answer = scaled_dot_product_attention(asked, seen_keys, seen_values, attn_mask=mask, scale=scaling)
-        answer = answer.unflatten(2, (group, self.steps)).permute(0, 3, 1, 2, 4).flatten(2, 3)  # (live, steps, heads, d)
+        answer = (
+            answer.unflatten(2, (group, self.steps)).permute(0, 3, 1, 2, 4).flatten(2, 3)
+        )  # (live, steps, heads, d)
         return answer[self.place[0], self.place[1]]
 
 
@@ -182,7 +184,9 @@ def tree_attention(
     if key.shape[-1] != plan.store.keys[0].shape[-1] or value.shape[-1] != key.shape[-1]:
         asked.append("keys and values of unlike sizes")
     if asked:
-        raise ValueError(f"{type(module).__name__} uses {' and '.join(asked)}, which prefix-tree attention does not cover")
+        raise ValueError(
+            f"{type(module).__name__} uses {' and '.join(asked)}, which prefix-tree attention does not cover"
+        )
     plan.calls += 1
     scale = query.shape[-1] ** -0.5 if scaling is None else scaling
     return plan.attend(module.layer_idx, query[0], key[0], value[0], scale)[None], None
@@ -234,7 +238,9 @@ class TreeRunner:
         stem = [token % self.config.vocab_size for token in range(3, 19)]
         prompts = [[*stem, 1], [*stem, 2]]
         self.model.set_attn_implementation("eager")
-        plain = self.model(input_ids=torch.as_tensor(prompts, device=self.device), use_cache=False).logits[:, -1].float()
+        plain = (
+            self.model(input_ids=torch.as_tensor(prompts, device=self.device), use_cache=False).logits[:, -1].float()
+        )
         self.model.set_attn_implementation(INTERFACE)
         self.forward_tokens = 0
         tree = build_tree(prompts)
@@ -276,7 +282,9 @@ class TreeRunner:
             states = self.hidden(tree.tokens[plan.start : plan.stop], tree.depth[plan.start : plan.stop], plan)
             inside = np.flatnonzero((wanted >= plan.start) & (wanted < plan.stop))
             if len(inside):
-                kept[torch.as_tensor(inside, device=self.device)] = states[torch.as_tensor(wanted[inside] - plan.start, device=self.device)]
+                kept[torch.as_tensor(inside, device=self.device)] = states[
+                    torch.as_tensor(wanted[inside] - plan.start, device=self.device)
+                ]
         return store, kept
 
     def rows_from(self, tree: PrefixTree, store: KeyValues, prompts: Sequence[int], extra: int) -> KeyValues:
