@@ -10,13 +10,13 @@ Not covered: schemas llguidance does not know; they raise a `ValueError` that qu
 from __future__ import annotations
 
 import json
+import secrets
 from collections.abc import Collection, Sequence
 from typing import Any
 
-import llguidance.hf
 import llguidance.numpy as bitmask
 import numpy as np
-from llguidance import LLMatcher
+from llguidance import LLMatcher, LLTokenizer
 
 
 class JsonGrammar:
@@ -33,7 +33,7 @@ class JsonGrammar:
 
     def __init__(self, tokenizer: Any, vocabulary: int, eos: Collection[int]) -> None:
         self.vocabulary = vocabulary
-        self._tokenizer = llguidance.hf.from_tokenizer(tokenizer, n_vocab=vocabulary, eos_token=sorted(eos))
+        self._tokenizer = LLTokenizer(_text_only(tokenizer), n_vocab=vocabulary, eos_token=sorted(eos))
         self._templates: dict[str, LLMatcher] = {}
 
     def matcher(self, schema: dict[str, Any]) -> LLMatcher:
@@ -66,3 +66,43 @@ def consume_forced(matcher: LLMatcher) -> list[int]:
     if forced and not matcher.consume_tokens(forced):
         raise ValueError(f"constrained decoding refused its own forced tokens: {matcher.get_error()}")
     return list(forced)
+
+
+def _text_only(tokenizer: Any) -> str:
+    """Return the settings of a tokenizer for which every text is plain text, spelled as it stands.
+
+    llguidance finds the tokens of forced text with these. An id that spells `<|im_end|>` must not become that token, nor may
+    a decomposed accent become another string: the reply would break off or be refused. So special tokens get names that no
+    text can guess, and Unicode normalisation is left out.
+    """
+    if not hasattr(tokenizer, "backend_tokenizer"):
+        raise ValueError(
+            f"{type(tokenizer).__name__}: strict JSON needs a fast tokenizer (tokenizer.json); this one has none"
+        )
+    state = json.loads(tokenizer.backend_tokenizer.to_str())
+    state["normalizer"] = _without_folding(state["normalizer"])
+    state["truncation"] = state["padding"] = None
+    secret = secrets.token_hex(16)
+    renamed = {}
+    for token in state["added_tokens"]:
+        # llguidance also takes as special what looks like it, such as Qwen's `<tool_call>`.
+        if token["special"] or (token["content"].startswith("<") and token["content"].endswith(">")):
+            renamed[token["content"]] = f"{secret}{token['id']}"
+            token.update(content=renamed[token["content"]], special=True)
+    vocabulary = state["model"]["vocab"]
+    if isinstance(vocabulary, dict):
+        state["model"]["vocab"] = {renamed.get(text, text): index for text, index in vocabulary.items()}
+    state["post_processor"] = None  # it may name special tokens, and adds nothing to text
+    return json.dumps(state)
+
+
+def _without_folding(normalizer: Any) -> Any:
+    """Return a normaliser's settings without Unicode normalisation forms."""
+    if normalizer is None or normalizer["type"] in ("NFC", "NFD", "NFKC", "NFKD"):
+        return None
+    if normalizer["type"] == "Sequence":
+        return {
+            **normalizer,
+            "normalizers": [kept for step in normalizer["normalizers"] if (kept := _without_folding(step))],
+        }
+    return normalizer
