@@ -66,12 +66,17 @@ def benchmark_of(workload: str) -> str:
     return BENCHMARKS[workload]
 
 
-def difference_note(workload: str, receiver: str, tasks: int) -> str:
+def difference_note(workload: str, receiver: str, counts: str) -> str:
     """Say in one line why a number of this run and its counterpart in the paper are not the same measurement.
 
-    >>> difference_note("worlds_bridge", "qwen-coder-0.5b", 8)
+    Parameters
+    ----------
+    workload, receiver : names
+    counts : how much was measured, in words
+
+    >>> difference_note("worlds_bridge", "qwen-coder-0.5b", "8 final tasks a seed")
     'generated stand-in for HotpotQA; model qwen-coder-0.5b; 8 final tasks a seed'
     """
     benchmark = benchmark_of(workload)
     data = f"the same data set, {benchmark}" if workload in SAME_DATA else f"generated stand-in for {benchmark}"
-    return f"{data}{_REMARKS.get(workload, '')}; model {receiver}; {tasks} final tasks a seed"
+    return f"{data}{_REMARKS.get(workload, '')}; model {receiver}; {counts}"

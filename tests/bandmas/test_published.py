@@ -40,8 +40,10 @@ def test_no_workload_is_an_empty_table_and_a_wrong_name_is_refused() -> None:
 
 
 def test_notes_say_what_differs() -> None:
-    assert difference_note("scifact", "m", 160).startswith("the same data set, SciFact; model m; 160 final tasks")
-    assert "derived from the annotation" in difference_note("fanoutqa", "m", 1)
+    assert difference_note("scifact", "m", "160 final tasks").startswith(
+        "the same data set, SciFact; model m; 160 final tasks"
+    )
+    assert "derived from the annotation" in difference_note("fanoutqa", "m", "1 task")
 
 
 def test_example() -> None:
