@@ -75,7 +75,14 @@ def _fill(schema: dict[str, Any], name: str, fresh: str, best: tuple[float, str,
         return _choose(schema["enum"], name, best)
     kind = schema.get("type")
     if kind == "object":
-        return {key: _fill(value, key, fresh, best, lines) for key, value in schema.get("properties", {}).items()}
+        needed = set(schema.get("required", ()))
+        filled = {}
+        for key, value in schema.get("properties", {}).items():
+            # An entry that may be left out is named after a source; it is given when a line of that source has to do with the question.
+            own = [line for line in lines if line[1] == key and line[0] > 0]
+            if key in needed or own:
+                filled[key] = _fill(value, key, fresh, best if key in needed else own[0], lines)
+        return filled
     if kind == "array":
         if schema.get("maxItems") == 0 or not lines or best[0] <= 0:
             return []
