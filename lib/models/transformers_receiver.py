@@ -92,7 +92,7 @@ class TransformersReceiver:
         self.name = self.loaded.name
         self.tokenizer = self.loaded.tokenizer
         network = self.loaded.model.eval()
-        if pack and can_pack(torch.device(self.loaded.device)):
+        if pack and can_pack(torch.device(self.loaded.device), network.dtype):
             pack_linears(network)
         packed = any(isinstance(module, PackedLinear) for module in network.modules())  # perhaps by an earlier receiver
         self.runner = TreeRunner(network)

@@ -9,6 +9,7 @@ from torch import nn
 import lib.models.packed_linear as packing
 import lib.models.transformers_receiver as engine
 from lib.models.packed_linear import PackedLinear, can_pack, pack_linears
+from lib.models.receiver import Prompt, Turn
 from tests.models.tiny import chat_model, chat_receiver
 
 CPU = torch.device("cpu")
@@ -71,11 +72,19 @@ def test_subclasses_of_linear_are_left_alone() -> None:
 
 def test_where_the_operators_are_missing_plain_layers_stay(monkeypatch: pytest.MonkeyPatch) -> None:
     packed = chat_receiver("llama")
-    monkeypatch.setattr(engine, "can_pack", lambda device: False)
+    monkeypatch.setattr(engine, "can_pack", lambda device, dtype: False)
     plain = chat_receiver("llama")
     assert any(isinstance(module, nn.Linear) for module in plain.runner.model.modules())
     if can_pack(CPU):
         assert plain.fingerprint != packed.fingerprint
+
+
+def test_precisions_without_a_kernel_stay_plain() -> None:
+    assert not can_pack(CPU, torch.float64)
+    wide = chat_receiver("llama", dtype=torch.float64)
+    assert any(isinstance(module, nn.Linear) for module in wide.runner.model.modules())
+    half = chat_receiver("llama", dtype=torch.float16)  # packed where the processor has it, else plain
+    assert half.reply([Prompt((Turn("user", "the ferry"),))], max_tokens=2)[0].new_tokens == 2
 
 
 def test_only_cpus_with_onednn_pack(monkeypatch: pytest.MonkeyPatch) -> None:
