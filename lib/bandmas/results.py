@@ -108,8 +108,8 @@ def result_table(
     DataFrame with ``workload``, ``policy``, ``beta``, ``seed``, ``task_id``; ``task_utility``, ``evidence_utility``,
     ``utility`` in [0, 1], null where the call failed; ``bytes``, ``full_bytes``, ``cap_bytes`` (null for full),
     ``saving`` (null where a task has no traffic), ``n_admitted``, ``n_packets``, ``context_tokens``; the flags
-    ``answered`` (the call succeeded), ``parsed`` (the reply holds an object), ``repaired``, ``cut_short`` (by the
-    token limit), ``promoted``; ``predictor`` (fingerprint), and as text ``raw``, ``extracted``, ``gold``, ``reason``,
+    ``answered`` (the call succeeded), ``parsed`` (the reply holds an object), ``repaired`` (after one mending),
+    ``cut_short`` (by the token limit), ``promoted``; ``predictor`` (fingerprint), and as text ``raw``, ``extracted``, ``gold``, ``reason``,
     ``packet_ids``
     """
     scorer = scorer_of(workloads)
@@ -140,6 +140,33 @@ def result_table(
     kinds = dict.fromkeys(("task_utility", "evidence_utility", "utility", "saving"), "float64")
     kinds |= {"cap_bytes": "Int64", "promoted": "boolean"}
     return pd.DataFrame(rows, columns=list(COLUMNS)).astype(kinds)
+
+
+def outcome_records(outcomes: pd.DataFrame, workloads: Mapping[str, Workload]) -> pd.DataFrame:
+    """Return replay outcomes as a table to keep: the metric's record becomes ``extracted``, ``gold`` and ``reason``.
+
+    Seconds are left out: they are a share of a batch's work, and null for what came from a store.
+    """
+    gold = {task_id: one for workload in workloads.values() for task_id, one in workload.gold.items()}
+    told = [
+        {"extracted": None, "gold": _gold_text(gold[row["task_id"]]), "reason": f"the call failed: {row['error']}"}
+        if row["score"] is None
+        else _record(row["score"], gold[row["task_id"]])
+        for row in outcomes.to_dict("records")
+    ]
+    table = outcomes.drop(columns=["score", "seconds"]).assign(contexts=[" ".join(one) for one in outcomes["contexts"]])
+    columns = ("extracted", "gold", "reason")
+    return storable(table.assign(**{name: pd.Series([row[name] for row in told], dtype=object) for name in columns}))
+
+
+def storable(frame: pd.DataFrame) -> pd.DataFrame:
+    """Return the frame with text that every file can hold: a lone surrogate is written as its escape."""
+    kept = frame.copy()
+    for name in frame.columns:
+        if pd.api.types.is_object_dtype(frame[name]):
+            cells = [_valid(cell) if isinstance(cell, str) else cell for cell in frame[name]]
+            kept[name] = pd.Series(cells, index=frame.index, dtype=object)
+    return kept
 
 
 def at_caps(frame: pd.DataFrame, caps: Mapping[str, float]) -> pd.DataFrame:
@@ -264,12 +291,11 @@ def _scheduler_seconds(
 
 def _scored(task_id: str, reply: Reply, scorer: Scorer, gold: Gold) -> dict[str, Any]:
     """Return the columns that one answer fills; the gold stands in every row, also beside a failed call."""
-    shown = _text({"answer": gold.answer if gold.label is None else gold.label, "evidence": gold.evidence})
     if reply.finish == "error":
         nothing = dict.fromkeys(("task_utility", "evidence_utility", "utility"), math.nan)
         flags = {"answered": False, "parsed": False, "repaired": False, "cut_short": False}
         reason = f"the call failed: {reply.error or 'no reason given'}"
-        return {**nothing, **flags, "raw": None, "extracted": None, "gold": shown, "reason": _valid(reason)}
+        return {**nothing, **flags, "raw": None, "extracted": None, "gold": _gold_text(gold), "reason": _valid(reason)}
     score = scorer(task_id, reply.text)
     return {
         "task_utility": score.task_utility,
@@ -277,13 +303,21 @@ def _scored(task_id: str, reply: Reply, scorer: Scorer, gold: Gold) -> dict[str,
         "utility": score.utility,
         "answered": True,
         "parsed": score.parsed is not None,
-        "repaired": score.repaired,
+        "repaired": score.repaired and score.parsed is not None,
         "cut_short": reply.finish == "length",
         "raw": _valid(score.raw),
-        "extracted": None if score.parsed is None else _text({"answer": score.answer, "evidence": score.evidence}),
-        "gold": shown,
-        "reason": _valid(score.reason),
+        **_record(score, gold),
     }
+
+
+def _record(score: Score, gold: Gold) -> dict[str, str | None]:
+    """Return what was extracted, the gold beside it, and the reason, as text."""
+    read = None if score.parsed is None else _text({"answer": score.answer, "evidence": score.evidence})
+    return {"extracted": read, "gold": _gold_text(gold), "reason": _valid(score.reason)}
+
+
+def _gold_text(gold: Gold) -> str:
+    return _text({"answer": gold.answer if gold.label is None else gold.label, "evidence": gold.evidence})
 
 
 def _text(value: object) -> str:

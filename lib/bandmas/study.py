@@ -158,7 +158,10 @@ def fit_split(
         raise ValueError(f"{traffic.workload}: profile task {missing[0]!r} was not replayed; replay all of the split")
     X, y = labelled(_features(traffic, split.profile), profile)
     if X.empty:
-        raise PredictorError(f"{traffic.workload}, seed {split.seed}: no profile packet has a measured effect")
+        raise PredictorError(
+            f"{traffic.workload}, seed {split.seed}: no profile packet has a measured effect, because calls failed; run "
+            "again (failed calls are asked anew) or take more tasks"
+        )
     model = ShrinkagePredictor(alpha=alpha, levels=levels)
     predictor = model.fit(X, y)
     crossed = cross_fitted(X, y, predictor=ShrinkagePredictor(alpha=alpha, levels=levels)) if _several(X) else None

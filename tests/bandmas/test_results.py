@@ -19,6 +19,7 @@ from lib.bandmas.results import (
     context_key,
     latency_sample,
     measure_latency,
+    outcome_records,
     result_table,
     scorer_of,
 )
@@ -109,7 +110,7 @@ def test_failed_calls_have_null_utilities_and_keep_their_gold(study: Study, tmp_
     )
     assert empty["reason"].eq("the call failed: timed out").all() and empty["gold"].notna().all()
     rest = frame[frame["policy"] == "full"]
-    assert rest[["answered", "repaired", "cut_short"]].all().all()
+    assert rest[["answered", "parsed", "repaired", "cut_short"]].all().all()
     frame.to_parquet(tmp_path / "r.parquet")  # a lone surrogate in a reply must not lose the table
     table = main_table(frame, ["workload", "policy"], measures=("bytes", "context_tokens")).set_index("policy")
     assert (
@@ -218,3 +219,26 @@ def test_gold_reaches_results_alone(study: Study) -> None:
     pd.testing.assert_frame_equal(frames[0][same], frames[1][same])
     assert not frames[0]["evidence_utility"].equals(frames[1]["evidence_utility"])
     assert not any(math.isnan(value) for value in frames[1]["evidence_utility"])
+
+
+def test_replay_outcomes_are_kept_with_their_gold_and_reason(study: Study, tmp_path: Path) -> None:
+    kept = outcome_records(study.outcomes, study.workloads)
+    assert {"raw", "extracted", "gold", "reason", "workload", "prompt_key"} <= set(kept) and "score" not in kept
+    for row, outcome in list(zip(kept.to_dict("records"), study.outcomes.to_dict("records"), strict=True))[::17]:
+        assert row["reason"] == outcome["score"].reason and row["raw"] == outcome["raw"]
+        assert json.loads(row["extracted"])["evidence"] == [list(cited) for cited in outcome["score"].evidence]
+        assert row["contexts"].split(" ") == list(outcome["contexts"])
+    raw = pd.Series(["\ud800 x", None], dtype=object)  # text as a receiver may send it
+    broken = study.outcomes.head(2).assign(score=[None, study.outcomes["score"].iloc[1]], raw=raw, error="down")
+    saved = outcome_records(broken, study.workloads)
+    saved.to_parquet(tmp_path / "o.parquet")
+    assert saved["raw"].iloc[0] == r"\ud800 x" and saved["reason"].iloc[0] == "the call failed: down"
+    assert saved["gold"].notna().all() and saved["extracted"].isna().tolist() == [True, False]
+
+
+def test_a_reply_that_stays_unreadable_was_not_repaired(study: Study) -> None:
+    replies = {key: Reply(text="I cannot say.") for key in map(context_key, study.schedules)}
+    tokens = packet_tokens(study.traffics, ScriptedReceiver().count_tokens)
+    frame = result_table(study.schedules, replies, study.workloads, tokens, study.fits)
+    assert frame["answered"].all() and not frame[["parsed", "repaired"]].any().any()
+    assert frame["extracted"].isna().all() and frame["task_utility"].eq(0).all()
