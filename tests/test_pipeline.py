@@ -10,7 +10,7 @@ import pytest
 
 from lib.bandmas import aa_control, flip_rate
 from lib.bandmas.results import scorer_of
-from lib.bandmas.study import fit_table, replay_all, replayable_ids
+from lib.bandmas.study import fit_table, replay_all, replay_jobs
 from lib.evaluation.summary import main_table, paired_table, savings
 from lib.messages.prompts import receiver_prompt
 from lib.models.scripted import ScriptedReceiver
@@ -77,9 +77,8 @@ def test_replays_of_one_notebook_serve_the_next(undisturbed: Study, tmp_path: Pa
 
 def test_the_noise_control_resumes_from_a_store_of_its_own(undisturbed: Study, tmp_path: Path) -> None:
     study, scorer = undisturbed, scorer_of(undisturbed.workloads)
-    allowed = {name: replayable_ids(study.splits[name]) for name in NAMES}
-    jobs = [job for name in NAMES for job in study.traffics[name].jobs(allowed[name])]
-    ids = {task_id for some in allowed.values() for task_id in some}
+    jobs = replay_jobs(study.traffics, study.splits)
+    ids = {task.id for task, _ in jobs}
     rates = []
     for receiver in (ScriptedReceiver(), again := ScriptedReceiver()):
         apart = stored(receiver, tmp_path)

@@ -28,12 +28,15 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
+import numpy as np
 import pandas as pd
 
-from lib.bandmas.diagnostics import cross_fitted, rank_correlation, useful_packet_recall
+from lib.bandmas.admission import admit_static, wire_cap
+from lib.bandmas.diagnostics import cross_fitted, rank_correlation, recall_at_cap, useful_packet_recall
 from lib.bandmas.features import labelled, packet_features
 from lib.bandmas.promotion import Gate, promotion_gate
-from lib.bandmas.replay import LeakError, Render, Utility, effects_of, label_composition, replay_outcomes
+from lib.bandmas.replay import Job, LeakError, Render, Utility, effects_of, label_composition, replay_outcomes
+from lib.bandmas.scores import policy_scores
 from lib.bandmas.shrinkage import LEVELS, PredictorError, ShrinkagePredictor
 from lib.bandmas.traffic import Traffic
 from lib.messages.prompts import receiver_prompt
@@ -87,6 +90,11 @@ def replayable_ids(splits: Mapping[int, Split]) -> list[str]:
     return sorted({task_id for split in splits.values() for task_id in (*split.profile, *split.validation)})
 
 
+def replay_jobs(traffics: Mapping[str, Traffic], splits: Splits) -> list[Job]:
+    """Return (task, packets) of every task that some seed may replay, workload by workload."""
+    return [job for name, traffic in traffics.items() for job in traffic.jobs(replayable_ids(splits[name]))]
+
+
 def replay_all(
     receiver: Receiver,
     traffics: Mapping[str, Traffic],
@@ -103,9 +111,8 @@ def replay_all(
     outcomes, effects : frames of `replay_outcomes` and `effects_of` with a ``workload`` column; the effects also with
         ``marker`` and ``wire_bytes``
     """
-    allowed = {name: replayable_ids(splits[name]) for name in traffics}
-    jobs = [job for name, traffic in traffics.items() for job in traffic.jobs(allowed[name])]
-    owner = {task_id: name for name, ids in allowed.items() for task_id in ids}
+    jobs = replay_jobs(traffics, splits)
+    owner = {task_id: name for name in traffics for task_id in replayable_ids(splits[name])}
     outcomes = replay_outcomes(receiver, jobs, utility, render, set(owner), max_tokens=max_tokens)
     effects = effects_of(outcomes, jobs)
     features = packet_features([packet for _, packets in jobs for packet in packets]).set_index("packet_id")
@@ -260,6 +267,42 @@ def support_table(traffics: Mapping[str, Traffic], fits: Sequence[Fitted]) -> pd
             rows.append({**head, "median_support": support.median(), "unseen_share": float((support == 0).mean())})
     columns = ["cells", "median_support", "unseen_share"]
     return pd.DataFrame(rows).groupby(["workload", "level"], sort=False)[columns].mean().reset_index()
+
+
+def recall_under_cap(
+    traffics: Mapping[str, Traffic], fits: Sequence[Fitted], effects: pd.DataFrame, beta: float
+) -> pd.DataFrame:
+    """Return the share of helpful profile packets that a byte cap keeps, by ranking.
+
+    The predicted ranking is cross-fitted: no task is ranked by a predictor that saw it. Semantic relevance and a
+    random order stand beside it.
+
+    Returns
+    -------
+    DataFrame, one row a fit: ``workload``, ``seed``, ``predicted``, ``semantic``, ``random``; NaN without a helpful
+    packet or without cross-fitted predictions
+    """
+    rows = []
+    for fit in fits:
+        traffic, known = (
+            traffics[fit.workload],
+            dict(zip(fit.crossed["packet_id"], fit.crossed["predicted"], strict=True)),
+        )
+        admitted: dict[str, dict[str, set[str]]] = {"predicted": {}, "semantic": {}, "random": {}}
+        for task_id in fit.split.profile if known else ():
+            packets = [packet for packet in traffic.packets[task_id] if packet.packet_id in known]
+            cap = wire_cap(beta, traffic.full_bytes[task_id])
+            for name, tasks in admitted.items():
+                scores = (
+                    np.array([known[packet.packet_id] for packet in packets])
+                    if name == "predicted"
+                    else policy_scores(name, traffic.tasks[task_id].query, packets, seed=fit.seed)
+                )
+                tasks[task_id] = {packet.packet_id for packet in admit_static(packets, scores, cap).admitted}
+        measured = visible_effects(effects, fit.split, ["profile"])
+        kept = {name: recall_at_cap(measured, tasks) if tasks else math.nan for name, tasks in admitted.items()}
+        rows.append({"workload": fit.workload, "seed": fit.seed, **kept})
+    return pd.DataFrame(rows, columns=["workload", "seed", "predicted", "semantic", "random"])
 
 
 def _features(traffic: Traffic, task_ids: Iterable[str]) -> pd.DataFrame:

@@ -16,7 +16,9 @@ from lib.bandmas.study import (
     fit_splits,
     fit_table,
     freeze_predictors,
+    recall_under_cap,
     replay_all,
+    replay_jobs,
     replayable_ids,
     splits_of,
     support_table,
@@ -43,9 +45,9 @@ def test_every_replay_context_is_asked_in_one_call_and_final_tasks_of_all_seeds_
         assert allowed | always_final == set(study.traffics[name].tasks) and not allowed & always_final
         assert always_final, "the example has a task that no seed may replay"
         assert set(study.effects.loc[study.effects["workload"] == name, "task_id"]) == allowed
-    direct = effects_of(
-        study.outcomes, [job for name in NAMES for job in study.traffics[name].jobs(replayable_ids(study.splits[name]))]
-    )
+    jobs = replay_jobs(study.traffics, study.splits)
+    assert [task.id for task, _ in jobs] == [i for name in NAMES for i in replayable_ids(study.splits[name])]
+    direct = effects_of(study.outcomes, jobs)
     pd.testing.assert_frame_equal(study.effects[direct.columns], direct)
 
 
@@ -146,6 +148,23 @@ def test_support_counts_final_packets(study: Study) -> None:
     assert row["unseen_share"] == pytest.approx(np.mean(unseen)) and row["unseen_share"] > 0
     assert row["cells"] == np.mean([len(fit.predictor.cells_["leaf"]) for fit in fits])
     assert table.loc["worlds_bridge", "type"]["unseen_share"] == 0
+
+
+def test_recall_under_a_cap_counts_the_helpful_packets_that_fit(study: Study) -> None:
+    all_of_them = recall_under_cap(study.traffics, study.fits, study.effects, 1.0)
+    assert all_of_them[["predicted", "semantic", "random"]].eq(1.0).all().all()
+    none = recall_under_cap(study.traffics, study.fits, study.effects, 0.0)
+    assert none[["predicted", "semantic", "random"]].eq(0.0).all().all() and len(none) == len(study.fits)
+    half = recall_under_cap(study.traffics, study.fits, study.effects, 0.5).set_index(["workload", "seed"])
+    fit = study.fits[0]
+    truth = fit.crossed["rce"].where(fit.crossed["rce"] > 0, -1.0)
+    oracle = msgspec.structs.replace(fit, crossed=fit.crossed.assign(predicted=truth))
+    known = recall_under_cap(study.traffics, [oracle], study.effects, 0.5)["predicted"].iloc[0]
+    assert known >= half.loc[(fit.workload, fit.seed)].max() and known > 0
+    useless = study.effects.assign(rce=0.0)
+    assert recall_under_cap(study.traffics, [fit], useless, 0.5)["predicted"].isna().all()
+    empty = msgspec.structs.replace(fit, crossed=fit.crossed.iloc[:0])
+    assert recall_under_cap(study.traffics, [empty], study.effects, 0.5)["random"].isna().all()
 
 
 def test_seeds_are_needed_once_each(study: Study) -> None:
