@@ -21,6 +21,7 @@ from lib.messages.corpus import Corpus, CorpusError, load_corpus, save_corpus
 from lib.messages.message import Message
 from lib.messages.packets import Method, Packet, packetize_task
 from lib.messages.produce import produce
+from lib.messages.shortlist import Shortlist
 from lib.messages.wire import batch_bytes, size_table
 from lib.models.receiver import Receiver
 from lib.tasks.registry import load_workload
@@ -108,8 +109,15 @@ def load_workloads(
     return loaded
 
 
-def frozen_corpora(receiver: Receiver, workloads: Mapping[str, Workload], folder: Path | str) -> dict[str, Corpus]:
+def frozen_corpora(
+    receiver: Receiver,
+    workloads: Mapping[str, Workload],
+    folder: Path | str,
+    shortlist: Shortlist | None = None,
+) -> dict[str, Corpus]:
     """Let readers write the messages of every workload, freeze them under `folder`, and return what is read back.
+
+    With a `shortlist`, each reader quotes one of the sentences that it names.
 
     Raises
     ------
@@ -118,7 +126,7 @@ def frozen_corpora(receiver: Receiver, workloads: Mapping[str, Workload], folder
     """
     corpora: dict[str, Corpus] = {}
     for name, workload in workloads.items():
-        made = produce(receiver, workload)
+        made = produce(receiver, workload, shortlist=shortlist)
         target = save_corpus(Path(folder) / name, made)
         corpora[name] = load_corpus(target, version=workload.version)
         if msgspec.json.encode(corpora[name]) != msgspec.json.encode(made):

@@ -16,6 +16,7 @@ from collections.abc import Sequence
 from lib.messages.corpus import Corpus, freeze
 from lib.messages.message import FIELDS, Message, MessageError, limited_fields
 from lib.messages.prompts import QUOTE_WORDS, clean_field, prompts_hash, quotations, reader_prompt
+from lib.messages.shortlist import Shortlist
 from lib.models.receiver import Receiver, Reply
 from lib.seeds import digest
 from lib.tasks.task import Source, Task, Workload
@@ -82,21 +83,34 @@ def _parsed(reply: Reply, source: Source) -> dict[str, str] | None:
     return {**{field: value[field] for field in FIELDS}, "evidence": quotes.get(value["evidence"], value["evidence"])}
 
 
-def produce(receiver: Receiver, workload: Workload, tasks: Sequence[Task] | None = None) -> Corpus:
+def produce(
+    receiver: Receiver,
+    workload: Workload,
+    tasks: Sequence[Task] | None = None,
+    shortlist: Shortlist | None = None,
+) -> Corpus:
     """Let readers write the messages of `tasks` (default: all of the workload) and freeze them.
 
-    The manifest records the hashes of prompts and sources, the model and the decoding.
+    With a `shortlist`, each reader quotes one of the sentences that it names. The manifest records the hashes of prompts and
+    sources, the model, the shortlist and the decoding.
     """
     chosen = list(workload.tasks if tasks is None else tasks)
     readers = [(task, slot) for task in chosen for slot in range(len(task.sources))]
-    replies = receiver.reply([reader_prompt(task, task.sources[slot]) for task, slot in readers], max_tokens=MAX_TOKENS)
+    prompts = []
+    for task, slot in readers:
+        source = task.sources[slot]
+        quotable = shortlist.choose(task, source) if shortlist and source.sentences else None
+        prompts.append(reader_prompt(task, source, quotable))
+    replies = receiver.reply(prompts, max_tokens=MAX_TOKENS)
     messages = [message_of(task, slot, reply) for (task, slot), reply in zip(readers, replies, strict=True)]
-    sources = [[task.id, task.query, [[source.id, list(source.sentences)] for source in task.sources]] for task in chosen]
+    sources = [
+        [task.id, task.query, [[source.id, list(source.sentences)] for source in task.sources]] for task in chosen
+    ]
     origin = {
         "prompts_sha256": prompts_hash(),
         "sources_sha256": digest(sources),
         "model": receiver.name,
         "model_fingerprint": receiver.fingerprint,
-        "decoding": {"temperature": 0.0, "max_tokens": MAX_TOKENS, "schema": "four strings, evidence quoted"},
+        "decoding": {"temperature": 0.0, "max_tokens": MAX_TOKENS, "shortlist": shortlist.name if shortlist else None},
     }
     return freeze(workload.name, workload.version, messages, origin)

@@ -1,14 +1,13 @@
 """The two prompts of the suite: what a reader is asked, and what the receiver is asked.
 
-Both are a fixed opening (instructions and worked examples, the same for every task of a kind), then the task's question, then
-the text that varies. So prompts of one task share all but their ends, and prompts of one workload share the opening.
+Both open with fixed instructions and worked examples (shots.py), the same for every task of a kind. Then comes the text that
+varies - a source, or the delivered packets - and last the question: a small model answers what it read last. Prompts of one
+workload share the opening, replays of one task share the packets they have in common from the first on.
 
 Every sentence and every packet stands on one line of its own behind a header that we write. Fields have no line breaks, so no
-text can forge a header; special tokens are disabled when the text is tokenised. The schema admits only evidence ids that are shown in the prompt,
-and nothing when nothing is shown.
-
-The examples are about invented things that occur in no workload. No prompt contains a gold answer, and the receiver's prompt is the
-same whatever policy chose the packets.
+text can forge a header; special tokens are disabled when the text is tokenised. The schema admits only evidence ids that are
+shown in the prompt, and nothing when nothing is shown. The receiver's prompt is the same whatever policy chose the packets, and no
+prompt contains a gold answer.
 
 Not covered: retrieval, several turns.
 """
@@ -17,33 +16,20 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from lib.messages.message import clean_field
 from lib.messages.packets import Packet
+from lib.messages.shots import READER_RULES, READER_SHOTS, RECEIVER_RULES, RECEIVER_SHOTS, VERDICTS
 from lib.models.receiver import Prompt, Turn
 from lib.seeds import digest
 from lib.tasks.task import LABELS, Source, Task
 
-PROMPTS = "prompts-1"  # raise when any text below changes
+PROMPTS = "prompts-2"  # raise when the layout of a prompt or a schema changes
 NO_EVIDENCE = "No evidence received."
 QUOTE_WORDS = 14  # words of a sentence that a reader may quote behind its [Si] mark
 _SHOWN = re.compile(r"\[S(\d+)\]")
-
-READER_RULES = (
-    "You are a reader. You see one source and one question or claim. Report only what the source says, in four short fields. "
-    "claim: one sentence with the names and values that matter. evidence: the sentence of the source that shows it, or none. "
-    "uncertainty: what the source leaves open. request: what another reader should look up."
-)
-RECEIVER_RULES = {
-    "verification": (
-        "You decide whether reports support a claim. SUPPORT: they state the same. CONTRADICT: they state something else about the same "
-        "thing. NOT_ENOUGH_INFO: they do not speak of it. Cite the sentences that decide. Answer in JSON."
-    ),
-    "bridge": "You answer a question from reports of several readers; often one report leads to another. Cite the sentences used. Answer in JSON.",
-    "fanout": "You answer a question about several things from reports of several readers. Give a value for each. Cite the pages used. Answer in JSON.",
-}
 
 
 def query_line(task: Task) -> str:
@@ -54,6 +40,19 @@ def query_line(task: Task) -> str:
 # ---------------------------------------------------------------------------------------------------------------- readers
 
 
+def asked_line(task: Task) -> str:
+    """Return the reader's question on one line.
+
+    A claim is called a statement here: a small reader that sees the word claim copies it into the field of that name.
+    """
+    return f"{'Statement to check' if task.kind == 'verification' else 'Question'}: {clean_field(task.query)}"
+
+
+def quotation(sentence: str) -> str:
+    """Return the part of a sentence that is quoted: its first words."""
+    return " ".join(clean_field(sentence).split()[:QUOTE_WORDS])
+
+
 def quotations(source: Source) -> dict[str, str]:
     """Map what a reader may quote - the first words of each sentence - to the evidence text that is sent, `[Si] ` and the quote.
 
@@ -62,17 +61,17 @@ def quotations(source: Source) -> dict[str, str]:
     """
     quotes: dict[str, str] = {}
     for index, sentence in enumerate(source.sentences):
-        quote = " ".join(clean_field(sentence).split()[:QUOTE_WORDS])
+        quote = quotation(sentence)
         quotes.setdefault(quote, f"[S{index}] {quote}")
     quotes["none"] = "none"
     return quotes
 
 
 def reader_text(query: str, title: str, sentences: Sequence[str]) -> str:
-    """Return the user turn of a reader: question, source title, numbered sentences."""
-    lines = [query, f"Source: {clean_field(title)}"]
+    """Return the user turn of a reader: source title, numbered sentences, question."""
+    lines = [f"Source: {clean_field(title)}"]
     lines += [f"[S{index}] {clean_field(sentence)}" for index, sentence in enumerate(sentences)]
-    return "\n".join(lines)
+    return "\n".join([*lines, query])
 
 
 def reader_schema(quotes: Iterable[str]) -> dict[str, Any]:
@@ -86,55 +85,30 @@ def reader_schema(quotes: Iterable[str]) -> dict[str, Any]:
     return {"type": "object", "properties": fields, "required": list(fields), "additionalProperties": False}
 
 
-_READER_SHOTS = (
-    (
-        "Question: Which river flows past the Ostrel Mill?",
-        "Ostrel Mill",
-        ("The Ostrel Mill has a roof of slate.", "The Ostrel Mill stands on the bank of the Pennow River."),
-        ("The Ostrel Mill stands on the bank of the Pennow River.", "The Pennow River flows past the Ostrel Mill.", "none stated", "none"),
-    ),
-    (
-        "Claim: The Dunlo Tower has 212 steps.",
-        "Dunlo Tower",
-        ("Visitors climb 148 steps to the top of the Dunlo Tower.", "The Dunlo Tower is painted white."),
-        ("Visitors climb 148 steps to the top of the Dunlo Tower.", "The Dunlo Tower has 148 steps.", "none stated", "none"),
-    ),
-    (
-        "Question: In which town was the painter of the Blue Harbour born?",
-        "Tervo Lighthouse",
-        ("The Tervo Lighthouse was lit by oil lamps.", "The keeper of the Tervo Lighthouse kept goats."),
-        (
-            "none",
-            "The source is about the Tervo Lighthouse only.",
-            "The painter of the Blue Harbour is not mentioned.",
-            "Who painted the Blue Harbour, and where was the painter born?",
-        ),
-    ),
-    (
-        "Question: In which town was the painter of the Blue Harbour born?",
-        "Blue Harbour",
-        ("The Blue Harbour hangs in a library.", "The Blue Harbour was painted by Milo Arvens in one summer."),
-        (
-            "The Blue Harbour was painted by Milo Arvens in one summer.",
-            "The Blue Harbour was painted by Milo Arvens.",
-            "The birthplace of Milo Arvens is not given.",
-            "In which town was Milo Arvens born?",
-        ),
-    ),
-)
-
-
 def _reader_reply(values: Sequence[str]) -> str:
-    return json.dumps(dict(zip(("evidence", "claim", "uncertainty", "request"), values, strict=True)), ensure_ascii=False, separators=(",", ":"))
+    return json.dumps(
+        dict(zip(("evidence", "claim", "uncertainty", "request"), values, strict=True)),
+        ensure_ascii=False,
+        separators=(",", ":"),
+    )
 
 
-def reader_prompt(task: Task, source: Source) -> Prompt:
-    """Return the prompt of the reader of one source."""
+def reader_prompt(task: Task, source: Source, quotable: Sequence[int] | None = None) -> Prompt:
+    """Return the prompt of the reader of one source.
+
+    Parameters
+    ----------
+    quotable : sequence of int, optional
+        Sentences the reader may quote, at least one (see shortlist.py); None leaves it every sentence, and none at all.
+    """
     turns = [Turn("system", READER_RULES)]
-    for query, title, sentences, values in _READER_SHOTS:
+    for query, title, sentences, values in READER_SHOTS:
         turns += [Turn("user", reader_text(query, title, sentences)), Turn("assistant", _reader_reply(values))]
-    turns.append(Turn("user", reader_text(query_line(task), source.title, source.sentences)))
-    return Prompt(tuple(turns), reader_schema(quotations(source)))
+    turns.append(Turn("user", reader_text(asked_line(task), source.title, source.sentences)))
+    quotes: Iterable[str] = quotations(source)
+    if quotable is not None:
+        quotes = dict.fromkeys(quotation(source.sentences[index]) for index in sorted(quotable))
+    return Prompt(tuple(turns), reader_schema(quotes))
 
 
 # ---------------------------------------------------------------------------------------------------------------- receiver
@@ -146,8 +120,8 @@ def packet_line(packet: Packet) -> str:
 
 
 def receiver_text(query: str, lines: Sequence[str]) -> str:
-    """Return the user turn of the receiver: the question, then one line a packet."""
-    return "\n".join([query, *(lines or [NO_EVIDENCE])])
+    """Return the user turn of the receiver: one line a packet, then the question."""
+    return "\n".join([*(lines or [NO_EVIDENCE]), query])
 
 
 def shown_evidence(packets: Sequence[Packet]) -> dict[str, list[int]]:
@@ -166,16 +140,29 @@ def receiver_schema(kind: str, packets: Sequence[Packet]) -> dict[str, Any]:
     shown = shown_evidence(packets)
     if kind == "fanout":
         text = {"type": "string", "maxLength": 120}
-        entries = {"type": "object", "properties": dict.fromkeys(shown, {"type": "string", "maxLength": 40}), "additionalProperties": False}
+        entries = {
+            "type": "object",
+            "properties": {source: {"type": "string", "maxLength": 40} for source in shown},
+            "additionalProperties": False,
+        }
         fields: dict[str, Any] = {
             "evidence": _array([{"const": source} for source in shown], 8),
             "answer": {"anyOf": [entries, text]} if shown else text,
         }
+    elif kind == "verification":
+        cited = _array([item for source, marks in shown.items() for item in _cited_documents("doc", source, marks)], 2)
+        # One choice settles what the reports say and the label; the label's tokens are then forced.
+        return {
+            "anyOf": [
+                _object({"reports_say": {"const": said}, "label": {"const": label}, "evidence": cited})
+                for label, said in VERDICTS.items()
+            ]
+        }
     else:
-        key, items = ("doc", _cited_documents) if kind == "verification" else ("title", _cited_sentences)
-        choices = [item for source, marks in shown.items() for item in items(key, source, marks)]
-        first = {"label": {"enum": list(LABELS)}} if kind == "verification" else {"answer": {"type": "string", "maxLength": 60}}
-        fields = {"evidence": _array(choices, 2 if kind == "verification" else 4), **first}
+        cited = _array(
+            [item for source, marks in shown.items() for item in _cited_sentences("title", source, marks)], 4
+        )
+        fields = {"evidence": cited, "answer": {"type": "string", "maxLength": 60}}
     return {"type": "object", "properties": fields, "required": list(fields), "additionalProperties": False}
 
 
@@ -202,71 +189,29 @@ def _object(fields: dict[str, Any]) -> dict[str, Any]:
     return {"type": "object", "properties": fields, "required": list(fields), "additionalProperties": False}
 
 
-_RECEIVER_SHOTS: dict[str, tuple[tuple[str, tuple[str, ...], dict[str, Any]], ...]] = {
-    "verification": (
-        (
-            "Claim: The Dunlo Tower has 212 steps.",
-            ("Source Dunlo Tower - Claim: The Dunlo Tower has 148 steps.", "Source Dunlo Tower - Evidence: [S0] Visitors climb 148 steps to the top of the Dunlo Tower."),
-            {"evidence": [{"doc": "Dunlo Tower", "sentences": [0]}], "label": "CONTRADICT"},
-        ),
-        (
-            "Claim: The roof of the Ostrel Mill is made of slate.",
-            ("Source Ostrel Farm - Claim: The Ostrel Farm has a roof of straw.", "Source Ostrel Mill - Evidence: [S0] The Ostrel Mill has a roof of slate."),
-            {"evidence": [{"doc": "Ostrel Mill", "sentences": [0]}], "label": "SUPPORT"},
-        ),
-        (
-            "Claim: The Tervo Lighthouse was built by Milo Arvens.",
-            (
-                "Source Tervo Lighthouse - Claim: The source is about the lamps of the Tervo Lighthouse.",
-                "Source Tervo Lighthouse - Uncertainty: The builder of the Tervo Lighthouse is not mentioned.",
-            ),
-            {"evidence": [], "label": "NOT_ENOUGH_INFO"},
-        ),
-    ),
-    "bridge": (
-        (
-            "Question: In which town was the painter of the Blue Harbour born?",
-            (
-                "Source Blue Harbour - Claim: The Blue Harbour was painted by Milo Arvens.",
-                "Source Blue Harbour - Evidence: [S1] The Blue Harbour was painted by Milo Arvens in one summer.",
-                "Source Dunlo Tower - Claim: The source is about the Dunlo Tower only.",
-                "Source Milo Arvens - Evidence: [S3] Milo Arvens was born in the town of Pellick.",
-            ),
-            {"evidence": [{"title": "Blue Harbour", "sentence": 1}, {"title": "Milo Arvens", "sentence": 3}], "answer": "Pellick"},
-        ),
-        (
-            "Question: What colour is the roof of the house in which Senna Brool lived?",
-            ("Source Senna Brool - Evidence: [S0] Senna Brool lived in Corvin House.", "Source Corvin House - Claim: Corvin House has a green roof."),
-            {"evidence": [{"title": "Senna Brool", "sentence": 0}], "answer": "green"},
-        ),
-    ),
-    "fanout": (
-        (
-            "Question: What is the colour of each of these boats: the Arla, the Benno and the Calda?",
-            (
-                "Source Arla - Claim: The Arla is red.",
-                "Source Dorro - Evidence: [S2] The Dorro is white.",
-                "Source Benno - Evidence: [S0] The hull of the Benno is painted blue.",
-            ),
-            {"evidence": ["Arla", "Benno"], "answer": {"Arla": "red", "Benno": "blue"}},
-        ),
-    ),
-}
+def verdict_openings() -> list[str]:
+    """Return how a verification reply begins for each label, in the order of `LABELS`."""
+    return [f'{{"reports_say":"{VERDICTS[label]}"' for label in LABELS]
 
 
-def receiver_prompt(task: Task, packets: Sequence[Packet]) -> Prompt:
+def receiver_prompt(task: Task, packets: Sequence[Packet], offsets: Mapping[str, float] | None = None) -> Prompt:
     """Return the receiver's prompt for a delivered packet set, the same for every policy and for the empty set.
 
-    Packets are shown in (message, segment) order whatever order they come in.
+    Packets are shown in (message, segment) order whatever order they come in. `offsets` are nats a label, for verification
+    tasks (see calibrate.py).
     """
     delivered = sorted(packets, key=lambda packet: packet.packet_id)
     turns = [Turn("system", RECEIVER_RULES[task.kind])]
-    for query, lines, reply in _RECEIVER_SHOTS[task.kind]:
-        turns += [Turn("user", receiver_text(query, lines)), Turn("assistant", json.dumps(reply, ensure_ascii=False, separators=(",", ":")))]
+    for lines, query, reply in RECEIVER_SHOTS[task.kind]:
+        turns += [
+            Turn("user", receiver_text(query, lines)),
+            Turn("assistant", json.dumps(reply, ensure_ascii=False, separators=(",", ":"))),
+        ]
     turns.append(Turn("user", receiver_text(query_line(task), [packet_line(packet) for packet in delivered])))
-    return Prompt(tuple(turns), receiver_schema(task.kind, delivered))
+    bias = tuple((VERDICTS[label], nats) for label, nats in (offsets or {}).items() if task.kind == "verification")
+    return Prompt(tuple(turns), receiver_schema(task.kind, delivered), bias)
 
 
 def prompts_hash() -> str:
     """Return the SHA-256 of every fixed text of this module, for manifests."""
-    return digest(PROMPTS, READER_RULES, RECEIVER_RULES, repr(_READER_SHOTS), repr(_RECEIVER_SHOTS), QUOTE_WORDS)
+    return digest(PROMPTS, READER_RULES, RECEIVER_RULES, repr(READER_SHOTS), repr(RECEIVER_SHOTS), QUOTE_WORDS)

@@ -38,10 +38,14 @@ class Prompt(msgspec.Struct, frozen=True):
         The conversation; the last turn is the user's.
     schema : dict, optional
         JSON schema of the reply. None leaves the reply free.
+    bias : tuple of (text, nats)
+        Added to the log-probability of each text's first token at the reply's first free choice: where the options of a
+        schema begin. Receivers without access to probabilities ignore it.
     """
 
     turns: tuple[Turn, ...]
     schema: dict[str, Any] | None = None
+    bias: tuple[tuple[str, float], ...] = ()
 
 
 class Reply(msgspec.Struct, frozen=True):
@@ -140,4 +144,4 @@ def schema_text(schema: dict[str, Any] | None) -> str | None:
 
 def text_key(prompt: Prompt) -> str:
     """Return the SHA-256 of a prompt's text and schema: the key where a receiver has no tokenizer of its own."""
-    return digest([[turn.role, turn.text] for turn in prompt.turns], schema_text(prompt.schema))
+    return digest([[turn.role, turn.text] for turn in prompt.turns], schema_text(prompt.schema), prompt.bias)

@@ -21,7 +21,7 @@ from lib.seeds import digest, seed_of
 
 _WORD = re.compile(r"\w+", re.UNICODE)
 _LINE = re.compile(r"^(?:Source (?P<source>.+?) - (?P<type>\w+): |\[S(?P<sentence>\d+)\] )(?P<text>.*)$")
-_QUERY = re.compile(r"^(?:Claim|Question): (?P<text>.*)$", re.MULTILINE)
+_QUERY = re.compile(r"^(?:Claim|Question|Statement to check): (?P<text>.*)$", re.MULTILINE)
 _STOP = frozenset(
     re.findall(
         r"\w+",
@@ -67,6 +67,9 @@ def lexical_script(prompt: Prompt) -> str:
 def _fill(schema: dict[str, Any], name: str, fresh: str, best: tuple[float, str, str], lines: list[Any]) -> Any:
     """Return a value of `schema`; `name` is the field being filled."""
     if "anyOf" in schema:
+        labels = [option.get("properties", {}).get("label", {}).get("const") for option in schema["anyOf"]]
+        if all(labels):
+            return _fill(schema["anyOf"][labels.index(_choose(labels, "label", best))], name, fresh, best, lines)
         wanted = [option for option in schema["anyOf"] if best[1] and best[1] in json.dumps(option, ensure_ascii=False)]
         return _fill((wanted or schema["anyOf"])[0], name, fresh, best, lines)
     if "const" in schema:

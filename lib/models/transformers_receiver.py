@@ -39,6 +39,7 @@ class _Row:
         self.seed = seed
         self.tokens: list[int] = consume_forced(matcher) if matcher is not None else []
         self.ids = ids + self.tokens  # forced opening tokens are read with the prompt
+        self.bias: dict[int, float] = {}  # token -> nats, until the first free choice is made
         self.pending: list[int] = []
         self.finish = "stop" if matcher is not None and matcher.is_stopped() else ""
         self.cap(max_tokens)
@@ -108,7 +109,7 @@ class TransformersReceiver:
 
     def prompt_key(self, prompt: Prompt) -> str:
         """Name the exact input: token ids and schema."""
-        return digest(self.encoder.encode(prompt), schema_text(prompt.schema))
+        return digest(self.encoder.encode(prompt), schema_text(prompt.schema), prompt.bias)
 
     def count_tokens(self, texts: Sequence[str]) -> list[int]:
         """Count this model's tokens in each text, special tokens off."""
@@ -142,7 +143,7 @@ class TransformersReceiver:
         rows: dict[tuple[object, ...], _Row] = {}
         for prompt in prompts:
             ids = self.encoder.encode(prompt)
-            name = digest(ids, schema_text(prompt.schema))
+            name = digest(ids, schema_text(prompt.schema), prompt.bias)
             for sample in range(samples):
                 key = (name, sample if temperature > 0 else 0)
                 keys.append(key)
@@ -153,6 +154,7 @@ class TransformersReceiver:
                     continue
                 matcher = self.grammar.matcher(prompt.schema) if prompt.schema is not None else None
                 rows[key] = _Row(ids, matcher, ("sample", *key), max_tokens)
+                rows[key].bias = {self.encoder.encode_text(text)[0]: nats for text, nats in prompt.bias}
         names, pending = list(rows), list(rows.values())
         for group in group_prompts([row.ids for row in pending], self.max_slots):
             started = time.perf_counter()
@@ -252,6 +254,10 @@ class TransformersReceiver:
         self, rows: list[_Row], logits: Tensor, max_tokens: int, stop: Sequence[str], temperature: float
     ) -> None:
         """Give every row its next tokens, the forced ones included, or finish it."""
+        for index, row in enumerate(rows):
+            for token, nats in row.bias.items():
+                logits[index, token] += nats
+            row.bias = {}
         bound = [index for index, row in enumerate(rows) if row.matcher is not None]
         if bound:
             allowed = torch.as_tensor(

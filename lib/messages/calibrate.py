@@ -1,0 +1,128 @@
+"""Take a small receiver's taste for one label out of its verdicts.
+
+Context. A small model that reads a claim and some reports orders the cases well - it finds "yes" likelier where the reports agree than
+where they differ - but leans on one answer: depending on the worked examples it says CONTRADICT always or never.
+
+Intuition. One number a label, in nats, is added to the log-probability of the verdict's first token. The three numbers are fitted
+once, as the intercepts of a logistic regression on the model's own verdict scores, over calibration tasks that belong to no
+split, with all their packets delivered. They are part of the prompt, so every context, the empty one included, is judged alike.
+
+How to read it. `Calibration.offsets` are the numbers, `accuracy_before` and `accuracy_after` the labels right on the
+calibration tasks themselves (not an estimate for others). Gold labels of calibration tasks are used, of no other task.
+
+Not covered: calibrated probabilities; offsets that depend on the delivered packets.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import msgspec
+import numpy as np
+from scipy.optimize import minimize
+
+from lib.messages.packets import Packet
+from lib.messages.prompts import receiver_prompt, verdict_openings
+from lib.models.receiver import Prompt, Receiver
+from lib.tasks.task import LABELS, Gold, Task
+
+LIMIT = 12.0  # nats; an offset beyond this would silence a label for good
+
+
+class Calibration(msgspec.Struct, frozen=True):
+    """Label offsets and what they were fitted on; see the module's header."""
+
+    offsets: dict[str, float]
+    task_ids: tuple[str, ...]
+    accuracy_before: float
+    accuracy_after: float
+    receiver: str
+
+
+def fit_offsets(scores: np.ndarray, labels: Sequence[str]) -> dict[str, float]:
+    """Return the offset of each label, in nats; the last label's is 0.
+
+    Parameters
+    ----------
+    scores : ndarray, shape (n_tasks, 3)
+        Log-likelihoods of the labels in the order of `LABELS`.
+    labels : sequence of str
+        Gold labels.
+
+    Raises
+    ------
+    ValueError
+        Without tasks, or when a label of `labels` is unknown.
+    """
+    if len(scores) == 0 or len(scores) != len(labels):
+        raise ValueError(f"calibration needs one row of scores a gold label, got {len(scores)} and {len(labels)}")
+    gold = np.asarray([LABELS.index(label) for label in labels])
+    centred = scores - scores.mean(axis=1, keepdims=True)
+    scale = max(float(centred.std()), 1e-6)
+
+    def loss(x: np.ndarray) -> float:
+        logits = np.exp(x[0]) * centred / scale + np.asarray([x[1], x[2], 0.0])
+        logits -= logits.max(axis=1, keepdims=True)
+        likelihood = logits[np.arange(len(gold)), gold] - np.log(np.exp(logits).sum(axis=1))
+        # The weak prior keeps the fit finite where every task is told apart.
+        return float(-likelihood.sum() + 0.05 * (x**2).sum())
+
+    slope, first, second = minimize(loss, np.zeros(3), method="L-BFGS-B", bounds=[(-3, 3), (-20, 20), (-20, 20)]).x
+    nats = np.asarray([first, second, 0.0]) * scale / np.exp(slope)
+    return {label: round(float(np.clip(value, -LIMIT, LIMIT)), 4) for label, value in zip(LABELS, nats, strict=True)}
+
+
+def calibrate(
+    receiver: Receiver,
+    tasks: Sequence[Task],
+    packets: Mapping[str, Sequence[Packet]],
+    gold: Mapping[str, Gold],
+) -> Calibration:
+    """Fit the label offsets of `receiver` on verification tasks with all their packets.
+
+    Parameters
+    ----------
+    tasks : verification tasks that belong to no split
+    packets, gold : by task id
+
+    Raises
+    ------
+    ValueError
+        If a task is of another kind or has no gold label.
+    """
+    labels = [gold[task.id].label for task in tasks]
+    for task, label in zip(tasks, labels, strict=True):
+        if task.kind != "verification" or label not in LABELS:
+            raise ValueError(
+                f"task {task.id!r}: calibration needs verification tasks with a label, not {task.kind}, {label}"
+            )
+    prompts = [receiver_prompt(task, packets[task.id]) for task in tasks]
+    scores = receiver.score(prompts, verdict_openings())
+    offsets = fit_offsets(scores, [str(label) for label in labels])
+    gold_index = np.asarray([LABELS.index(str(label)) for label in labels])
+    shifted = scores + np.asarray([offsets[label] for label in LABELS])
+    return Calibration(
+        offsets=offsets,
+        task_ids=tuple(task.id for task in tasks),
+        accuracy_before=float((scores.argmax(axis=1) == gold_index).mean()),
+        accuracy_after=float((shifted.argmax(axis=1) == gold_index).mean()),
+        receiver=receiver.fingerprint,
+    )
+
+
+class Renderer:
+    """`receiver_prompt` with the label offsets of each task family: what replay and policies ask with.
+
+    Parameters
+    ----------
+    calibrations : mapping of task family to Calibration
+        Families that are missing get no offsets.
+    """
+
+    def __init__(self, calibrations: Mapping[str, Calibration] | None = None) -> None:
+        self.calibrations = dict(calibrations or {})
+
+    def __call__(self, task: Task, packets: Sequence[Packet]) -> Prompt:
+        """Return the prompt of a delivered packet set."""
+        known = self.calibrations.get(task.family)
+        return receiver_prompt(task, packets, known.offsets if known else None)
