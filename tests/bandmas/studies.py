@@ -43,11 +43,12 @@ def run_study(
     tasks: int = 10,
     seeds: Sequence[int] = (0, 1),
     workloads: Mapping[str, Workload] | None = None,
+    reader: Receiver | None = None,
     render: Callable[[Task, Sequence[Packet]], Prompt] | None = None,
 ) -> Study:
     """Run the protocol as the notebooks do."""
     loaded = dict(workloads or load_workloads(NAMES, tasks))
-    traffics = traffics_of(loaded, frozen_corpora(receiver, loaded, folder / "corpora"))
+    traffics = traffics_of(loaded, frozen_corpora(reader or receiver, loaded, folder / "corpora"))
     splits = splits_of(traffics, seeds)
     more = {"render": render} if render else {}
     outcomes, effects = replay_all(receiver, traffics, splits, scorer_of(loaded), **more)

@@ -25,7 +25,7 @@ from lib.bandmas.results import (
 )
 from lib.bandmas.traffic import packet_tokens
 from lib.evaluation.summary import main_table
-from lib.messages.prompts import receiver_prompt
+from lib.messages.prompts import NO_EVIDENCE, receiver_prompt
 from lib.models.receiver import Prompt, Reply
 from lib.models.scripted import ScriptedReceiver
 from lib.tasks.scoring import score_reply
@@ -92,7 +92,7 @@ class Failing(Counting):
     def reply(self, prompts: Sequence[Prompt], **options: Any) -> list[Reply]:
         return [
             Reply(text="", finish="error", error="timed out")
-            if prompt.turns[-1].text.endswith("No evidence received.")
+            if NO_EVIDENCE in prompt.turns[-1].text
             else Reply(text='{"label": "SUPPORT", "answer": "\\ud800"', finish="length")
             for prompt in prompts
         ]

@@ -18,7 +18,7 @@ from lib.bandmas.traffic import load_workloads, traffic_of
 from lib.messages import batch_bytes
 from lib.messages.packets import Packet
 from lib.messages.produce import produce
-from lib.messages.prompts import query_line, receiver_prompt
+from lib.messages.prompts import NO_EVIDENCE, query_line, receiver_prompt
 from lib.models.receiver import Prompt, Reply
 from lib.models.scripted import ScriptedReceiver
 from lib.tasks.task import Gold, Task, Workload
@@ -35,7 +35,7 @@ def as_bytes(schedules: Sequence[Schedule]) -> bytes:
 
 
 class Liar(ScriptedReceiver):
-    """Answers every receiver prompt about one of `tasks` with nonsense; readers' prompts are answered as ever."""
+    """Answers every prompt about one of `tasks` with nonsense."""
 
     def __init__(self, tasks: Sequence[Task]) -> None:
         super().__init__()
@@ -45,7 +45,7 @@ class Liar(ScriptedReceiver):
         replies = super().reply(prompts, **options)
         return [
             msgspec.structs.replace(reply, text='{"label": "SUPPORT", "answer": "lie", "evidence": []}')
-            if "claim" not in prompt.schema["properties"] and prompt.turns[-1].text.split("\n")[0] in self.queries
+            if self.queries & set(prompt.turns[-1].text.split("\n"))
             else reply
             for prompt, reply in zip(prompts, replies, strict=True)
         ]
@@ -65,11 +65,11 @@ def false_gold(workload: Workload, task_ids: Sequence[str]) -> Workload:
 def test_final_gold_and_final_replies_leave_every_schedule_byte_identical(
     study: Study, tmp_path: Path, seed: int
 ) -> None:
-    """The whole pipeline again, from reading to scheduling, with another truth about this seed's final tasks."""
+    """The whole pipeline again, from replay to scheduling, with another truth about this seed's final tasks."""
     final = {name: study.splits[name][seed].final for name in NAMES}
     workloads = {name: false_gold(study.workloads[name], final[name]) for name in NAMES}
     liar = Liar([study.traffics[name].tasks[task_id] for name in NAMES for task_id in final[name]])
-    other = run_study(liar, tmp_path, workloads=workloads)
+    other = run_study(liar, tmp_path, workloads=workloads, reader=ScriptedReceiver())
     changed = study.results["seed"] == seed
     assert (study.results["raw"] != other.results["raw"])[changed].all(), "every final reply was changed"
     assert (study.results["gold"] != other.results["gold"])[changed].all(), "and every final gold"
@@ -171,4 +171,4 @@ def test_a_task_without_traffic_is_scheduled_empty(tmp_path: Path) -> None:
     traffic = traffic_of(tasks, produce(ScriptedReceiver(), workloads["worlds_bridge"], tasks))
     for one in schedules_of(traffic, [tasks[0].id], None, policies=["full", "empty", "semantic", "random"]):
         assert (one.admission.admitted, one.admission.bytes, one.admission.saving) == ((), 0, None)
-    assert receiver_prompt(tasks[0], ()).turns[-1].text.endswith("No evidence received.")
+    assert NO_EVIDENCE in receiver_prompt(tasks[0], ()).turns[-1].text
