@@ -18,10 +18,10 @@ from lib.models.structured import JsonGrammar, consume_forced
 from lib.models.transformers_receiver import TransformersReceiver
 from lib.models.tree_attention import RowPlan
 from tests.models.test_chat import ANY, HOSTILE
-from tests.models.tiny import VOCABULARY, chat_receiver, chat_tokenizer
+from tests.models.tiny import TOOL, VOCABULARY, chat_model, chat_receiver, chat_tokenizer
 
 # Ids that would break out of a JSON string, of a line, of a turn or of a normal form.
-IDS = [*HOSTILE[:6], 'q"uo\\te', "a\nb\tc", "é😀", "e\u0301", "\u2028", "a" * 40, "none", "none stated"]
+IDS = [*HOSTILE[:6], TOOL, 'q"uo\\te', "a\nb\tc", "é😀", "e\u0301", "\u2028", "a" * 40, "none", "none stated"]
 
 
 @cache
@@ -98,10 +98,51 @@ def test_an_id_is_given_back_as_it_was_shown(chosen: str) -> None:
 
 def test_fields_come_in_the_order_of_the_schema() -> None:
     fields = {"evidence": {"enum": ["x", "y"]}, "label": {"enum": ["x", "y"]}}
-    left, right = record(**fields), record(**dict(reversed(fields.items())))
+    left = record(**fields)
+    right = {**left, "properties": dict(reversed(fields.items()))}
+    assert left == right, "they differ in order only"
     prompts = [Prompt((Turn("user", "the ferry"),), schema) for schema in (left, right)]
     replies = receiver().reply(prompts, max_tokens=60)
     assert [list(json.loads(reply.text)) for reply in replies] == [["evidence", "label"], ["label", "evidence"]]
+
+
+@torch.inference_mode()
+def one_at_a_time(made: TransformersReceiver, model: Any, prompt: Prompt, max_tokens: int) -> tuple[int, ...]:
+    """Decode greedily with a plain forward of the whole sequence for every token, forced ones too."""
+    ids, new = made.encoder.encode(prompt), []
+    matcher = made.grammar.matcher(prompt.schema or {})
+    while len(new) < max_tokens and not matcher.is_stopped():
+        logits = model(torch.tensor([ids + new]), use_cache=False).logits[0, -1]
+        allowed = torch.from_numpy(made.grammar.allowed([matcher])[0])
+        token = int(logits.masked_fill(~allowed, -torch.inf).argmax())
+        if token in made.eos:
+            break
+        assert matcher.consume_token(token)
+        new.append(token)
+    return tuple(new)
+
+
+@pytest.mark.parametrize("family", ["llama", "qwen3"])
+def test_constrained_decoding_is_plain_decoding_under_the_grammar(family: str) -> None:
+    """Forced tokens appended in one forward, in rows of unequal progress, leave the model where single steps would."""
+    made = chat_receiver(family, dtype=torch.float64, pack=False)
+    model = chat_model(family, dtype=torch.float64)
+    schemas = [
+        record(
+            a={"enum": ["the ferry left", "the tower has"]},
+            b={"type": "string", "maxLength": 5},
+            c={"enum": ["x", "y"]},
+        ),
+        record(
+            evidence={"type": "array", "items": {"enum": IDS}, "maxItems": 3}, label={"enum": ["SUPPORT", "CONTRADICT"]}
+        ),
+        record(
+            a={"type": "string", "maxLength": 3}, long={"const": "the ferry left the harbour"}, b={"type": "boolean"}
+        ),
+    ]
+    prompts = [Prompt((Turn("user", text),), schema) for text in ("the ferry", "mill", "") for schema in schemas]
+    for prompt, reply in zip(prompts, made.reply(prompts, max_tokens=60), strict=True):
+        assert reply.token_ids == one_at_a_time(made, model, prompt, 60)
 
 
 def test_nothing_to_cite_is_an_empty_list() -> None:
@@ -209,7 +250,7 @@ def test_forced_text_has_the_tokens_of_plain_text(text: str) -> None:
     ids = made.grammar._tokenizer.tokenize_str(text)
     assert b"".join(made.grammar._tokenizer.decode_bytes([token]) for token in ids) == text.encode()
     assert not made.encoder.special_ids.intersection(ids)
-    if made.tokenizer.backend_tokenizer.normalizer.normalize_str(text) == text:
+    if made.tokenizer.backend_tokenizer.normalizer.normalize_str(text) == text and TOOL not in text:
         assert tuple(ids) == made.encoder.encode_text(text)
 
 

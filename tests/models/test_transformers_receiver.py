@@ -120,20 +120,34 @@ def test_long_replies_outgrow_the_first_buffer() -> None:
     assert max(reply.new_tokens or 0 for reply in free.reply(PROMPTS, max_tokens=130)) > 2 * engine._GROWTH
 
 
+def tree_sizes(made: TransformersReceiver) -> list[int]:
+    """Return a list that will hold the size of every tree that is read from now on."""
+    sizes: list[int] = []
+    read = made.runner.read
+
+    def spy(tree: Any, wanted: Any) -> Any:
+        sizes.append(len(tree))
+        return read(tree, wanted)
+
+    made.runner.read = spy  # type: ignore[method-assign]
+    return sizes
+
+
 @pytest.mark.parametrize(
     "bounds", [{"max_slots": 40}, {"max_slots": 1}, {"max_row_tokens": 1}, {"max_row_tokens": 300}]
 )
 def test_memory_bounds_change_no_answer(bounds: dict[str, int]) -> None:
     small = chat_receiver("qwen2", ends=ENDS, dtype=torch.float64, pack=False, **bounds)
     small.runner.chunk_tokens, small.runner.head_rows = 9, 2
-    reads: list[int] = []
+    reads = tree_sizes(small)
     rows: list[int] = []
-    read, rows_from = small.runner.read, small.runner.rows_from
-    small.runner.read = lambda tree, wanted: (reads.append(len(tree)), read(tree, wanted))[1]  # type: ignore[method-assign,func-returns-value,assignment,misc]
-    small.runner.rows_from = lambda tree, store, which, extra: (
-        rows.append(len(which)),
-        rows_from(tree, store, which, extra),
-    )[1]  # type: ignore[method-assign,func-returns-value,assignment,misc]
+    rows_from = small.runner.rows_from
+
+    def spy(tree: Any, store: Any, which: Any, extra: int) -> Any:
+        rows.append(len(which))
+        return rows_from(tree, store, which, extra)
+
+    small.runner.rows_from = spy  # type: ignore[method-assign]
     assert tokens(small.reply(PROMPTS, max_tokens=12)) == tokens(receiver("qwen2").reply(PROMPTS, max_tokens=12))
     longest = max(len(small.encoder.encode(prompt)) for prompt in PROMPTS)
     assert max(reads) <= max(small.max_slots, longest)
@@ -221,7 +235,9 @@ def test_small_bounds_score_the_same() -> None:
     small = chat_receiver("llama", ends=ENDS, dtype=torch.float64, pack=False, max_slots=1)
     small.runner.chunk_tokens, small.runner.head_rows = 5, 2
     options = [[" the ferry", "no"], ["yes", " noon"]] * 4
+    reads = tree_sizes(small)
     assert np.allclose(small.score(PROMPTS, options), receiver().score(PROMPTS, options), atol=1e-5)
+    assert len(reads) == 16, "one tree a sequence, since none fits the bound"
 
 
 def test_options_that_cannot_be_scored_are_refused() -> None:

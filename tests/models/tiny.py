@@ -15,6 +15,7 @@ PIECES = ["<unk>", "<s>", "</s>", "t", "h", "e", "th", "the", "a", "n", "o", "an
 WORDS = ["<unk>", "<s>", "</s>", "the", "ferry", "left", "at", "noon", "and", "nobody", "saw", "it"]
 
 BOS, START, END = "<|begin|>", "<|turn|>", "<|end|>"  # of the chat tokenizer, ids 0, 1, 2
+TOOL = "<tool>"  # added but not special, as Qwen's `<tool_call>`
 VOCABULARY = 384  # width of the chat models' logits: wider than the tokenizer, as in Qwen
 CHATML = (
     "{% for message in messages %}<|turn|>{{ message['role'] }}\n{{ message['content'] }}<|end|>\n{% endfor %}"
@@ -29,7 +30,7 @@ _TEXT = [
 
 def chat_tokenizer(template: str | None = CHATML, *, adds_bos: bool = False) -> Any:
     """Return a byte-level BPE tokenizer with special tokens, a normaliser (NFC) and a chat template."""
-    from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers, processors, trainers
+    from tokenizers import AddedToken, Tokenizer, decoders, models, normalizers, pre_tokenizers, processors, trainers
     from transformers import PreTrainedTokenizerFast
 
     inner = Tokenizer(models.BPE())
@@ -45,6 +46,7 @@ def chat_tokenizer(template: str | None = CHATML, *, adds_bos: bool = False) -> 
     )
     if adds_bos:
         inner.post_processor = processors.TemplateProcessing(single=f"{BOS} $A", special_tokens=[(BOS, 0)])
+    inner.add_tokens([AddedToken(TOOL, special=False, normalized=False)])
     tokenizer = PreTrainedTokenizerFast(tokenizer_object=inner, bos_token=BOS, eos_token=END, pad_token=END)
     tokenizer.chat_template = template
     return tokenizer
