@@ -154,7 +154,7 @@ class TransformersReceiver:
                     continue
                 matcher = self.grammar.matcher(prompt.schema) if prompt.schema is not None else None
                 rows[key] = _Row(ids, matcher, ("sample", *key), max_tokens)
-                rows[key].bias = {self.encoder.encode_text(text)[0]: nats for text, nats in prompt.bias}
+                rows[key].bias = self._bias(prompt)
         names, pending = list(rows), list(rows.values())
         for group in group_prompts([row.ids for row in pending], self.max_slots):
             started = time.perf_counter()
@@ -163,6 +163,15 @@ class TransformersReceiver:
             for index in group:
                 done[names[index]] = self._reply_of(pending[index], stop, share)
         return [done[key] for key in keys]
+
+    def _bias(self, prompt: Prompt) -> dict[int, float]:
+        """Return a prompt's bias by first token."""
+        firsts = {text: self.encoder.encode_text(text)[:1] for text, _ in prompt.bias}
+        if () in firsts.values() or len(set(firsts.values())) < len(prompt.bias):
+            raise ValueError(
+                f"bias: the texts {list(firsts)} must begin with tokens of their own, in {self.name}'s vocabulary"
+            )
+        return {firsts[text][0]: nats for text, nats in prompt.bias}
 
     @torch.inference_mode()
     def score(self, prompts: Sequence[Prompt], options: Sequence[str] | Sequence[Sequence[str]]) -> np.ndarray:

@@ -94,7 +94,8 @@ def load_weights(
         A model of `data/sources.toml`; a folder with safetensors or one GGUF file; a GGUF file; or a hub id "owner/name".
     dtype : str or torch.dtype
         "auto": on CUDA bfloat16; on a CPU float32 up to `FLOAT32_UP_TO` parameters, above that bfloat16 where the processor
-        computes it natively, else float32. Or "float32", "bfloat16", "float16".
+        computes it natively, else float32. "fast": bfloat16 wherever the device computes it natively, else float32. Or "float32",
+        "bfloat16", "float16".
     device : str
         "auto" (cuda if there is one, else cpu) or a torch device.
     revision : str, optional
@@ -286,10 +287,12 @@ def _choose_dtype(dtype: str | torch.dtype, device: str, n_parameters: int) -> t
         return dtype
     if dtype in DTYPES:
         return DTYPES[dtype]
-    if dtype != "auto":
-        raise WeightsError(f"dtype={dtype!r} is unknown; use 'auto', {', '.join(map(repr, DTYPES))}")
+    if dtype not in ("auto", "fast"):
+        raise WeightsError(f"dtype={dtype!r} is unknown; use 'auto', 'fast', {', '.join(map(repr, DTYPES))}")
     if torch.device(device).type == "cuda":
         return torch.bfloat16
+    if dtype == "fast":
+        return torch.bfloat16 if cpu_has_bfloat16() else torch.float32
     return torch.bfloat16 if n_parameters > FLOAT32_UP_TO and cpu_has_bfloat16() else torch.float32
 
 
