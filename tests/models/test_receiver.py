@@ -45,6 +45,7 @@ def test_text_keys_tell_roles_borders_and_schemas_apart() -> None:
         Prompt((Turn("user", "ab"),), schema),
         Prompt((Turn("user", "ab"),), turned),
         Prompt((Turn("user", "ab"),), {}),
+        Prompt((Turn("user", "ab"),), bias=(("x", 1.0),)),
         Prompt((Turn("user", "ab\ud800"),)),
     ]
     keys = [text_key(prompt) for prompt in prompts]

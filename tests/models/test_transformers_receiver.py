@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from functools import cache
 from typing import Any
@@ -337,6 +338,52 @@ def test_senseless_decoding_is_refused(wrong: dict[str, Any]) -> None:
         receiver().reply(PROMPTS[:1], **wrong)
 
 
+# --------------------------------------------------------------------------------------------------------------------------- bias
+
+
+def test_a_bias_moves_the_first_choice_and_no_other() -> None:
+    """In nats: it lifts a text's first token by a known margin, and what follows is decoded without it."""
+    made, model = receiver(), plain()
+    for prompt in PROMPTS:
+        ids = made.encoder.encode(prompt)
+        with torch.inference_mode():
+            logits = model(torch.tensor([ids])).logits[0, -1]
+        wanted = made.encoder.encode_text("the")[0]
+        gap = float(logits.max() - logits[wanted])
+        lifted = Prompt(prompt.turns, bias=(("the ferry", gap + 0.01),))
+        short = Prompt(prompt.turns, bias=(("the ferry", gap - 0.01),))
+        moved, stayed, plainly = made.reply([lifted, short, prompt], max_tokens=8)
+        assert moved.token_ids == (wanted, *generate(model, [*ids, wanted], 7))
+        assert stayed.token_ids == plainly.token_ids
+
+
+def test_a_bias_waits_for_the_first_choice_of_a_schema() -> None:
+    fields = {"label": {"enum": ["Yes", "No", "Maybe"]}, "again": {"enum": ["Yes", "No", "Maybe"]}}
+    schema = {"type": "object", "properties": fields, "required": list(fields), "additionalProperties": False}
+    made = chat_receiver("llama", dtype=torch.float64, pack=False)
+    free = json.loads(made.reply([Prompt(PROMPTS[0].turns, schema)], max_tokens=60)[0].text)
+    for label in fields["label"]["enum"]:
+        value = json.loads(made.reply([Prompt(PROMPTS[0].turns, schema, ((label, 50.0),))], max_tokens=60)[0].text)
+        assert value["label"] == label
+        if label == free["label"]:
+            assert value == free
+    assert (
+        len(
+            {made.reply([Prompt(PROMPTS[0].turns, schema, ((x, 50.0),))], max_tokens=60)[0].text for x in ("Yes", "No")}
+        )
+        == 2
+    )
+    mixed = made.reply([Prompt(PROMPTS[0].turns, schema, (("Yes", -50.0), ("No", -50.0))), PROMPTS[0]], max_tokens=60)
+    assert json.loads(mixed[0].text)["label"] == "Maybe"
+    assert mixed[1].token_ids == made.reply([PROMPTS[0]], max_tokens=60)[0].token_ids, "a neighbour is not moved"
+
+
+@pytest.mark.parametrize("bias", [(("", 1.0),), (("the ferry", 1.0), ("the mill", 2.0)), (("a", 1.0), ("a", 2.0))])
+def test_a_bias_that_cannot_tell_its_texts_apart_is_refused(bias: tuple[tuple[str, float], ...]) -> None:
+    with pytest.raises(ValueError, match="bias: the texts .* must begin with tokens of their own"):
+        receiver().reply([Prompt(PROMPTS[0].turns, bias=bias)])
+
+
 # ----------------------------------------------------------------------------------------------------------------------- identity
 
 
@@ -349,8 +396,9 @@ def test_keys_name_the_exact_input() -> None:
         Prompt((Turn("system", "a"), Turn("user", "a"))),
         Prompt((Turn("user", "a"),), schema),
     ]
+    prompts.append(Prompt((Turn("user", "a"),), bias=(("x", 1.0),)))
     keys = [made.prompt_key(prompt) for prompt in prompts]
-    assert len(set(keys)) == 4
+    assert len(set(keys)) == 5
     assert made.prompt_key(user("a")) == keys[0]
     # The order of properties decides the order of the reply, so it is part of what was asked.
     fields = {"p": {"enum": ["x", "y"]}, "q": {"enum": ["x", "y"]}}
@@ -403,8 +451,6 @@ def test_bfloat16_answers_and_says_so() -> None:
 @pytest.mark.slow
 @pytest.mark.real("smollm2-135m")
 def test_smollm2_decodes_as_generate_does_and_obeys_a_schema() -> None:
-    import json
-
     from lib.models.weights import load_weights
 
     made = TransformersReceiver("smollm2-135m", device="cpu")
