@@ -72,7 +72,7 @@ def test_automatic_precision(
 ) -> None:
     monkeypatch.setattr(weights, "cpu_has_bfloat16", lambda: able)
     assert weights._choose_dtype("auto", device, n_parameters) is expected
-    fast = torch.bfloat16 if able or device == "cuda" else torch.float32
+    fast = torch.bfloat16 if able or device != "cpu" else torch.float32
     assert weights._choose_dtype("fast", device, n_parameters) is fast
     assert weights._choose_dtype("float16", device, n_parameters) is torch.float16
 
