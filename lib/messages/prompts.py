@@ -29,7 +29,7 @@ from lib.tasks.task import LABELS, Source, Task
 PROMPTS = "prompts-2"  # raise when the layout of a prompt or a schema changes
 NO_EVIDENCE = "No evidence received."
 QUOTE_WORDS = 14  # words of a sentence that a reader may quote behind its [Si] mark
-_SHOWN = re.compile(r"\[S(\d+)\]")
+_SHOWN = re.compile(r"\[S(\d{1,9})\]")  # a longer number is no sentence, and Python may refuse to read it
 
 
 def query_line(task: Task) -> str:
