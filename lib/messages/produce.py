@@ -75,7 +75,7 @@ def _parsed(reply: Reply, source: Source) -> dict[str, str] | None:
         return None
     try:
         value = json.loads(reply.text)
-    except ValueError:
+    except (ValueError, RecursionError):  # thousands of brackets are no reply either
         return None
     if not isinstance(value, dict) or not all(isinstance(value.get(field), str) for field in FIELDS):
         return None
@@ -104,7 +104,8 @@ def produce(
     replies = receiver.reply(prompts, max_tokens=MAX_TOKENS)
     messages = [message_of(task, slot, reply) for (task, slot), reply in zip(readers, replies, strict=True)]
     sources = [
-        [task.id, task.query, [[source.id, list(source.sentences)] for source in task.sources]] for task in chosen
+        [task.id, task.query, [[source.id, source.title, list(source.sentences)] for source in task.sources]]
+        for task in chosen
     ]
     origin = {
         "prompts_sha256": prompts_hash(),
