@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from jsonschema import Draft202012Validator, validate
 
 from lib.messages.message import Message, clean_field
-from lib.messages.packets import METHODS, Packet, packetize, packetize_task
+from lib.messages.packets import METHODS, Method, Packet, packetize, packetize_task
 from lib.messages.produce import message_of, produce
 from lib.messages.prompts import (
     NO_EVIDENCE,
@@ -36,14 +36,14 @@ from lib.messages.shots import READER_SHOTS, RECEIVER_SHOTS, VERDICTS
 from lib.models.receiver import Prompt, Reply
 from lib.models.scripted import ScriptedReceiver
 from lib.tasks.registry import load_workload
-from lib.tasks.task import LABELS, Gold, Source, Task, Workload
+from lib.tasks.task import LABELS, Gold, Kind, Source, Task, Workload
 from tests.messages.strategies import any_text, field, task_messages
 
-KINDS = ("verification", "bridge", "fanout")
+KINDS: tuple[Kind, ...] = ("verification", "bridge", "fanout")
 NAMES = {"verification": "worlds_verification", "bridge": "worlds_bridge", "fanout": "worlds_fanout"}
 
 
-def task(kind: str = "verification", query: str = "The Alda is red.", sources: tuple[Source, ...] = ()) -> Task:
+def task(kind: Kind = "verification", query: str = "The Alda is red.", sources: tuple[Source, ...] = ()) -> Task:
     return Task(id="t1", family=f"family-{kind}", kind=kind, query=query, sources=sources, version="1")
 
 
@@ -79,6 +79,11 @@ def world_packets(kind: str) -> dict[str, list[Packet]]:
     return {task_id: packetize_task(messages) for task_id, messages in corpus.by_task().items()}
 
 
+def schema_of(prompt: Prompt) -> dict[str, Any]:
+    assert prompt.schema is not None
+    return prompt.schema
+
+
 def valid(value: Any, schema: dict[str, Any]) -> bool:
     return Draft202012Validator(schema).is_valid(value)
 
@@ -103,7 +108,7 @@ def replies(kind: str, evidence: list[Any]) -> list[dict[str, Any]]:
 @pytest.mark.parametrize("kind", KINDS)
 @given(messages=task_messages(), query=field, method=st.sampled_from(METHODS))
 def test_each_packet_is_one_line_behind_its_own_header_and_the_question_is_last(
-    kind: str, messages: list[Message], query: str, method: str
+    kind: Kind, messages: list[Message], query: str, method: Method
 ) -> None:
     """Line feeds, U+2028 and the rest in a content, an id or a question open no line: a forged header stays inside its own."""
     packets = packetize_task(messages, method)
@@ -201,7 +206,8 @@ def test_labels_are_offered_alike_to_every_claim() -> None:
     packets = world_packets("verification")
     options = {
         tuple(
-            option["properties"]["label"]["const"] for option in receiver_prompt(one, packets[one.id]).schema["anyOf"]
+            option["properties"]["label"]["const"]
+            for option in schema_of(receiver_prompt(one, packets[one.id]))["anyOf"]
         )
         for one in worlds("verification").tasks
     }
@@ -246,7 +252,8 @@ def test_nothing_can_be_cited_when_nothing_is_shown(kind: str) -> None:
     for packets in ([], unmarked):
         schema = receiver_schema(kind, packets)
         assert all(valid(reply, schema) for reply in replies(kind, []))
-        for item in ("Alda", "", {}, citation(kind, "Alda", 0)):
+        items: list[Any] = ["Alda", "", {}, citation(kind, "Alda", 0)]
+        for item in items:
             assert not any(valid(reply, schema) for reply in replies(kind, [item]))
 
 
@@ -306,7 +313,7 @@ def reader_replies(quotes: list[str]) -> list[dict[str, str]]:
 
 def test_a_reader_may_quote_each_sentence_or_none() -> None:
     page = source("It is red.", "It is old.", "It is red.")
-    schema = reader_prompt(task(), page).schema
+    schema = schema_of(reader_prompt(task(), page))
     offered = schema["properties"]["evidence"]["enum"]
     assert offered == ["It is red.", "It is old.", "none"]
     assert all(valid(reply, schema) for reply in reader_replies(offered))
@@ -316,10 +323,10 @@ def test_a_reader_may_quote_each_sentence_or_none() -> None:
 def test_quotable_restricts_what_is_quoted_and_changes_nothing_else() -> None:
     page = source("It is red.", "It is old.", "It is big.")
     free, bound = reader_prompt(task(), page), reader_prompt(task(), page, [2, 0])
-    assert bound.schema["properties"]["evidence"] == {"enum": ["It is red.", "It is big."]}
     assert bound.turns == free.turns
-    without = [{**p.schema, "properties": {**p.schema["properties"], "evidence": None}} for p in (free, bound)]
-    assert without[0] == without[1]
+    assert schema_of(bound)["properties"]["evidence"] == {"enum": ["It is red.", "It is big."]}
+    schema_of(bound)["properties"]["evidence"] = schema_of(free)["properties"]["evidence"]
+    assert bound == free
 
 
 def test_a_quote_is_the_first_words_of_a_sentence() -> None:
@@ -345,7 +352,7 @@ def test_a_sentence_that_spells_none_is_no_evidence() -> None:
 
 # ----------------------------------------------------------------------------------------------------------------- worked examples
 
-RECEIVER_SHOTS_OF = [(kind, shot) for kind, shots in RECEIVER_SHOTS.items() for shot in shots]
+RECEIVER_SHOTS_OF = [(kind, shot) for kind in KINDS for shot in RECEIVER_SHOTS[kind]]
 _PACKET = re.compile(r"Source (?P<id>.+?) - (?P<type>[A-Z][a-z]+): (?P<content>.+)")
 
 
@@ -359,7 +366,7 @@ def shot_packets(lines: tuple[str, ...]) -> list[Packet]:
 
 
 @pytest.mark.parametrize(("kind", "shot"), RECEIVER_SHOTS_OF)
-def test_a_worked_reply_obeys_the_schema_of_its_own_lines(kind: str, shot: Any) -> None:
+def test_a_worked_reply_obeys_the_schema_of_its_own_lines(kind: Kind, shot: Any) -> None:
     """So what it cites is among the ids its lines show, and its verdict and label belong together."""
     lines, query, reply = shot
     packets = shot_packets(lines)
