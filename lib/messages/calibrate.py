@@ -52,10 +52,20 @@ def fit_offsets(scores: np.ndarray, labels: Sequence[str]) -> dict[str, float]:
     Raises
     ------
     ValueError
-        Without tasks, or when a label of `labels` is unknown.
+        Without tasks, when a label of `labels` is unknown, or when a score is missing or not finite.
     """
     if len(scores) == 0 or len(scores) != len(labels):
         raise ValueError(f"calibration needs one row of scores a gold label, got {len(scores)} and {len(labels)}")
+    if scores.shape[1:] != (len(LABELS),):
+        raise ValueError(f"calibration needs a score for each of {', '.join(LABELS)}, got shape {scores.shape}")
+    if not np.isfinite(scores).all():
+        row = int(np.flatnonzero(~np.isfinite(scores).all(axis=1))[0])
+        raise ValueError(
+            f"calibration, row {row}: scores {scores[row].tolist()} are not all finite; check the receiver"
+        )
+    unknown = sorted(set(labels) - set(LABELS))
+    if unknown:
+        raise ValueError(f"calibration: gold label {unknown[0]!r} is none of {', '.join(LABELS)}")
     gold = np.asarray([LABELS.index(label) for label in labels])
     centred = scores - scores.mean(axis=1, keepdims=True)
     scale = max(float(centred.std()), 1e-6)
