@@ -99,7 +99,8 @@ def load_workloads(
     for name in names:
         knobs: dict[str, float] = {}
         if name.startswith(WORLDS):
-            knobs = {"redundancy": redundancy, "noise": noise}
+            # Generated tasks never run out; without a count of their own they would stop at the family's usual one.
+            knobs = {"n": limit, "redundancy": redundancy, "noise": noise}
             knobs |= {knob: by_name[name] for knob, by_name in counts.items() if name in by_name}
         loaded[name] = load_workload(name, limit=limit, seed=seed, **knobs)
         # Replies, effects and schedules are looked up by task id alone, across workloads.

@@ -40,6 +40,10 @@ def test_knobs_reach_generated_workloads_by_name(workloads: dict[str, Workload])
     assert [len(workload.tasks) for workload in workloads.values()] == [4, 4]
 
 
+def test_generated_workloads_have_as_many_tasks_as_are_asked() -> None:
+    assert len(load_workloads(["worlds_verification"], 450)["worlds_verification"].tasks) == 450
+
+
 def test_knobs_of_other_workloads_and_doubled_names_are_refused() -> None:
     with pytest.raises(WorkloadError, match="readers: 'fanoutqa' is no generated workload"):
         load_workloads(["fanoutqa"], 4, readers={"fanoutqa": 3})
