@@ -20,7 +20,7 @@ from lib.bandmas.traffic import frozen_corpora, load_workloads, traffic_of
 from lib.messages.calibrate import Calibration, Renderer, calibrate
 from lib.messages.shortlist import Shortlist
 from lib.models.receiver import Receiver
-from lib.tasks.task import Workload
+from lib.tasks.task import LABELS, Workload
 
 
 def calibrated_renderer(
@@ -45,8 +45,10 @@ def calibrated_renderer(
     Raises
     ------
     ValueError
-        If a verification workload has no tasks beyond the study's.
+        If a verification workload has fewer than `count` tasks beyond the study's, or `count` is negative.
     """
+    if count < 0:
+        raise ValueError(f"calibration must be 0 or more tasks, not {count}")
     names = [name for name, workload in studied.items() if workload.tasks and workload.tasks[0].kind == "verification"]
     if not count or not names:
         return Renderer()
@@ -55,9 +57,10 @@ def calibrated_renderer(
         used = {task.id for task in studied[name].tasks}
         larger = load_workloads([name], len(used) + count, **knobs)[name]
         spare = tuple(task for task in larger.tasks if task.id not in used)[:count]
-        if not spare:
+        if len(spare) < count:
             raise ValueError(
-                f"workload {name!r}: all {len(used)} tasks are studied; lower tasks or set calibration to 0"
+                f"workload {name!r}: {len(used)} tasks are studied and {len(spare)} more are there, of {count} for "
+                "calibration; lower tasks, or calibration (0: none)"
             )
         chosen = msgspec.structs.replace(larger, tasks=spare, gold={task.id: larger.gold[task.id] for task in spare})
         corpus = frozen_corpora(writer, {name: chosen}, folder, shortlist)[name]
@@ -67,15 +70,19 @@ def calibrated_renderer(
 
 
 def calibration_table(renderer: Renderer) -> pd.DataFrame:
-    """Return one row a calibrated family: tasks, offsets in nats, labels right before and after on the calibration tasks."""
+    """Return one row a calibrated family: tasks, offsets in nats, labels right before and after on the calibration tasks.
+
+    Without a calibrated family the table has its columns and no row.
+    """
+    nats = [f"nats_{label.lower()}" for label in LABELS]
     rows = [
         {
             "family": family,
             "tasks": len(known.task_ids),
-            **{f"nats_{label.lower()}": nats for label, nats in known.offsets.items()},
+            **dict(zip(nats, (known.offsets[label] for label in LABELS), strict=True)),
             "accuracy_before": known.accuracy_before,
             "accuracy_after": known.accuracy_after,
         }
         for family, known in renderer.calibrations.items()
     ]
-    return pd.DataFrame(rows)
+    return pd.DataFrame(rows, columns=["family", "tasks", *nats, "accuracy_before", "accuracy_after"])
