@@ -27,8 +27,7 @@ environment:
 	@"$(BOOT)" tools/make_venv.py
 
 run: $(ENVIRONMENT) ## Run every notebook with PROFILE, then write the report (finished ones are kept)
-	@$(RUN) run --profile $(PROFILE) $(ARGS)
-	@$(RUN) report
+	@$(RUN) run --profile $(PROFILE) $(ARGS); code=$$?; $(RUN) report || code=1; exit $$code
 
 test: $(ENVIRONMENT) ## Lint, types, import floors, tests, and every notebook with the smoke profile
 	$(PY) -m ruff check .

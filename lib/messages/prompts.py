@@ -1,8 +1,9 @@
 """The two prompts of the suite: what a reader is asked, and what the receiver is asked.
 
-Both open with fixed instructions and worked examples (shots.py), the same for every task of a kind. Then comes the text that
-varies - a source, or the delivered packets - and last the question: a small model answers what it read last. Prompts of one
-workload share the opening, replays of one task share the packets they have in common from the first on.
+Both open with fixed instructions and worked examples (shots.py), the same for every task of a kind. A reader then sees the
+question and its source; the question comes first, since a small reader copies what it read last into its report. The receiver
+sees the delivered packets and last the question, since a small receiver judges best what it read last. Prompts of one workload share
+the opening, replays of one task share the packets they have in common from the first on.
 
 Every sentence and every packet stands on one line of its own behind a header that we write. Fields have no line breaks, so no
 text can forge a header; special tokens are disabled when the text is tokenised. The schema admits only evidence ids that are
@@ -26,7 +27,7 @@ from lib.models.receiver import Prompt, Turn
 from lib.seeds import digest
 from lib.tasks.task import LABELS, Source, Task
 
-PROMPTS = "prompts-2"  # raise when the layout of a prompt or a schema changes
+PROMPTS = "prompts-3"  # raise when the layout of a prompt or a schema changes
 NO_EVIDENCE = "No evidence received."
 QUOTE_WORDS = 14  # words of a sentence that a reader may quote behind its [Si] mark
 _SHOWN = re.compile(r"\[S(\d{1,9})\]")  # a longer number is no sentence, and Python may refuse to read it
@@ -68,10 +69,10 @@ def quotations(source: Source) -> dict[str, str]:
 
 
 def reader_text(query: str, title: str, sentences: Sequence[str]) -> str:
-    """Return the user turn of a reader: source title, numbered sentences, question."""
-    lines = [f"Source: {clean_field(title)}"]
+    """Return the user turn of a reader: question, source title, numbered sentences."""
+    lines = [query, f"Source: {clean_field(title)}"]
     lines += [f"[S{index}] {clean_field(sentence)}" for index, sentence in enumerate(sentences)]
-    return "\n".join([*lines, query])
+    return "\n".join(lines)
 
 
 def reader_schema(quotes: Iterable[str]) -> dict[str, Any]:
@@ -190,8 +191,11 @@ def _object(fields: dict[str, Any]) -> dict[str, Any]:
 
 
 def verdict_openings() -> list[str]:
-    """Return how a verification reply begins for each label, in the order of `LABELS`."""
-    return [f'{{"reports_say":"{VERDICTS[label]}"' for label in LABELS]
+    """Return how a verification reply begins for each label, in the order of `LABELS`.
+
+    An opening ends with the verdict's last letter: the closing quote is a token that also holds what follows it.
+    """
+    return [f'{{"reports_say":"{VERDICTS[label]}' for label in LABELS]
 
 
 def receiver_prompt(task: Task, packets: Sequence[Packet], offsets: Mapping[str, float] | None = None) -> Prompt:

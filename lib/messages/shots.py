@@ -1,8 +1,8 @@
 """The fixed texts of the prompts: instructions and worked examples.
 
-The examples are about invented things that occur in no workload. Their mix was chosen on generated tasks outside every default
-pool: with fewer contradictions among them a small receiver never says CONTRADICT, and with a label named before the evidence it weighs
-the reports instead of defending its citation.
+The examples are about invented things that occur in no workload. Wording, number and order of the verification examples were
+chosen on generated tasks: a small receiver is swayed by all three, and most orders made it give one answer to everything. The verdict
+comes before the evidence, so that it weighs the reports instead of defending a citation.
 
 Not covered: examples in other languages.
 """
@@ -24,8 +24,7 @@ READER_RULES = (
 )
 RECEIVER_RULES = {
     "verification": (
-        "Compare a claim with the reports of several readers. Reports on other things than the claim's subject do not count. "
-        "Answer in JSON."
+        "Is the claim right, according to the reports of several readers? yes, no, or not told. Answer in JSON."
     ),
     "bridge": (
         "You answer a question from reports of several readers; often one report leads to another. Cite the sentences used. "
@@ -108,19 +107,19 @@ RECEIVER_SHOTS: dict[str, tuple[ReceiverShot, ...]] = {
     "verification": (
         (
             (
-                "Source Benno - Evidence: [S0] The Benno carries a crew of nine.",
-                "Source Calda - Evidence: [S2] The sails of the Calda are white.",
-            ),
-            "Claim: The Calda carries a crew of nine.",
-            _verdict("NOT_ENOUGH_INFO"),
-        ),
-        (
-            (
                 "Source Dunlo Tower - Evidence: [S0] Visitors climb 148 steps to the top of the Dunlo Tower.",
                 "Source Dunlo Bridge - Evidence: [S3] The Dunlo Bridge has 212 arches.",
             ),
             "Claim: The Dunlo Tower has 212 steps.",
             _verdict("CONTRADICT", ("Dunlo Tower", 0)),
+        ),
+        (
+            (
+                "Source Tervo Lighthouse - Evidence: [S2] The Tervo Lighthouse was lit by oil lamps.",
+                "Source Corda Lighthouse - Evidence: [S1] Anna Vell was the keeper of the Corda Lighthouse.",
+            ),
+            "Claim: The keeper of the Tervo Lighthouse was Anna Vell.",
+            _verdict("NOT_ENOUGH_INFO"),
         ),
         (
             (
@@ -140,22 +139,6 @@ RECEIVER_SHOTS: dict[str, tuple[ReceiverShot, ...]] = {
         ),
         (
             (
-                "Source Tervo Lighthouse - Evidence: [S2] The Tervo Lighthouse was lit by oil lamps.",
-                "Source Corda Lighthouse - Evidence: [S1] Anna Vell was the keeper of the Corda Lighthouse.",
-            ),
-            "Claim: The keeper of the Tervo Lighthouse was Anna Vell.",
-            _verdict("NOT_ENOUGH_INFO"),
-        ),
-        (
-            (
-                "Source Corvin - Evidence: [S1] Corvin lies on the Tarsen River.",
-                "Source Covina - Evidence: [S2] Covina lies on the Pennow River.",
-            ),
-            "Claim: The town of Corvin lies on the Pennow River.",
-            _verdict("CONTRADICT", ("Corvin", 1)),
-        ),
-        (
-            (
                 "Source Milo Arvens - Evidence: [S2] The birthplace of Milo Arvens is the town of Pellick.",
                 "Source Milo Arden - Evidence: [S2] Milo Arden was born in Corvin.",
             ),
@@ -164,11 +147,11 @@ RECEIVER_SHOTS: dict[str, tuple[ReceiverShot, ...]] = {
         ),
         (
             (
-                "Source Senna Brool - Evidence: [S0] By trade Senna Brool was a tailor.",
-                "Source Senna Brand - Evidence: [S3] Senna Brand was a baker.",
+                "Source Benno - Evidence: [S0] The Benno carries a crew of nine.",
+                "Source Calda - Evidence: [S2] The sails of the Calda are white.",
             ),
-            "Claim: Senna Brool was a baker.",
-            _verdict("CONTRADICT", ("Senna Brool", 0)),
+            "Claim: The Calda carries a crew of nine.",
+            _verdict("NOT_ENOUGH_INFO"),
         ),
     ),
     "bridge": (
