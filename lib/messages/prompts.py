@@ -193,9 +193,10 @@ def _object(fields: dict[str, Any]) -> dict[str, Any]:
 def verdict_openings() -> list[str]:
     """Return how a verification reply begins for each label, in the order of `LABELS`.
 
-    An opening ends with the verdict's last letter: the closing quote is a token that also holds what follows it.
+    An opening ends with the verdict's first word, which settles the label. What follows is forced by the schema, so its
+    probability must not count: neither the rest of a longer verdict, nor the closing quote, a token that also holds what comes next.
     """
-    return [f'{{"reports_say":"{VERDICTS[label]}' for label in LABELS]
+    return [f'{{"reports_say":"{VERDICTS[label].split()[0]}' for label in LABELS]
 
 
 def receiver_prompt(task: Task, packets: Sequence[Packet], offsets: Mapping[str, float] | None = None) -> Prompt:

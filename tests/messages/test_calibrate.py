@@ -8,6 +8,7 @@ from typing import Any
 import msgspec
 import numpy as np
 import pytest
+import torch
 from hypothesis import given
 from hypothesis import strategies as st
 from scipy.optimize import minimize_scalar
@@ -234,6 +235,30 @@ def test_a_claim_without_a_label_is_refused(claims: Claims) -> None:
 def test_no_tasks_are_refused() -> None:
     with pytest.raises(ValueError, match="got 0 and 0"):
         calibrate(ScriptedReceiver(), [], {}, {})
+
+
+@pytest.mark.parametrize("lift", [(0.0, 0.0, 0.0), (2.0, -1.0, 0.0), (-3.0, 1.0, 0.0), (1.0, 4.0, 0.0)])
+def test_shifted_scores_are_the_verdicts_that_are_decoded(
+    claims: Claims, monkeypatch: pytest.MonkeyPatch, lift: tuple[float, float, float]
+) -> None:
+    """What offsets are fitted on is the choice they act on: the first token, without the rest of a longer answer.
+
+    The rest of "not told" is forced in a reply, so its probability must not count against that label. The tiny model's words begin
+    with one letter each, so that its tokens are what single words are to a real model.
+    """
+    from tests.models.tiny import chat_receiver
+
+    for label, said in zip(LABELS, ("y", "m", "u told"), strict=True):
+        monkeypatch.setitem(VERDICTS, label, said)
+    receiver = chat_receiver("llama", dtype=torch.float64, pack=False, max_position_embeddings=8192)
+    tasks, packets, _ = claims
+    offsets = dict(zip(LABELS, lift, strict=True))
+    asked = [(task, packets[task.id][:count]) for task in tasks[:3] for count in (0, 2, 4)]
+    scores = receiver.score([receiver_prompt(*one) for one in asked], verdict_openings())
+    expected = [LABELS[index] for index in (scores + np.array(lift)).argmax(axis=1)]
+    replies = receiver.reply([receiver_prompt(*one, offsets) for one in asked], max_tokens=60)
+    decoded = [next(label for label in LABELS if f'"label":"{label}"' in reply.text) for reply in replies]
+    assert decoded == expected
 
 
 # ----------------------------------------------------------------------------------------------------------------------- renderer

@@ -1,4 +1,4 @@
-"""Prompts: one line a packet, the question last, only shown ids in the schema, and no gold anywhere."""
+"""Prompts: one line a packet, the question in its place, only shown ids in the schema, and no gold anywhere."""
 
 from __future__ import annotations
 
@@ -129,16 +129,16 @@ def test_each_packet_is_one_line_behind_its_own_header_and_the_question_is_last(
 
 
 @given(query=field, title=field, sentences=st.lists(field, max_size=4))
-def test_each_sentence_is_one_line_behind_its_number_and_the_question_is_last(
+def test_each_sentence_is_one_line_behind_its_number_and_the_question_comes_first(
     query: str, title: str, sentences: list[str]
 ) -> None:
     text = reader_prompt(task(query=query), source(*sentences, title=title)).turns[-1].text
     lines = text.split("\n")
     assert text.splitlines() == lines
     assert lines == [
+        f"Statement to check: {clean_field(query)}",
         f"Source: {clean_field(title)}",
         *(f"[S{index}] {clean_field(sentence)}" for index, sentence in enumerate(sentences)),
-        f"Statement to check: {clean_field(query)}",
     ]
 
 
