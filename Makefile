@@ -16,7 +16,7 @@ endif
 RUN := $(PY) -m lib
 
 .DEFAULT_GOAL := help
-.PHONY: help environment run test lab data doctor report lint format clean
+.PHONY: help environment run test lab data doctor report bench lint format clean
 
 help: ## List the commands
 	@printf 'Agent Communication Lab. PROFILE=%s\n\n' '$(PROFILE)'
@@ -47,6 +47,9 @@ doctor: $(ENVIRONMENT) ## Say what this machine has and what is missing
 
 report: $(ENVIRONMENT) ## Write the HTML pages of the finished runs
 	@$(RUN) report
+
+bench: $(ENVIRONMENT) ## Time replay of one task against plain ways to do it, same prompts and weights
+	@$(RUN) bench
 
 lint: $(ENVIRONMENT) ## Lint, formatting, types and import floors only
 	$(PY) -m ruff check .

@@ -1,4 +1,4 @@
-"""The laboratory's commands: `python -m lib run | report | data | params | runs | doctor`.
+"""The laboratory's commands: `python -m lib run | report | data | params | runs | bench | doctor`.
 
 Exit codes: 0 when all went well, 1 when a run, a page or a download failed, 2 when the command was not understood, 130 after
 Ctrl-C. Modules are imported when a command needs them, so that `--help` answers at once.
@@ -74,10 +74,20 @@ def _parser() -> argparse.ArgumentParser:
     runs.add_argument("--csv", metavar="FILE", help="write the whole index as one table instead")
     runs.set_defaults(command=_runs)
 
+    bench = commands.add_parser("bench", help="time replay against plain ways to do it")
+    bench.add_argument("--model", default="qwen-coder-0.5b", help="short name or folder (default: qwen-coder-0.5b)")
+    bench.add_argument("--dtype", default="fast", help="auto, fast, float32 or bfloat16 (default: fast)")
+    bench.add_argument(
+        "--packets", type=_at_least(1), default=12, metavar="N", help="packets of the task (default: 12)"
+    )
+    bench.add_argument("--new-tokens", type=_at_least(1), default=8, metavar="N", help="tokens decoded (default: 8)")
+    bench.add_argument("--rounds", type=_at_least(1), default=3, metavar="N", help="timed rounds (default: 3)")
+    bench.set_defaults(command=_bench)
+
     doctor = commands.add_parser("doctor", help="say what this machine has and what is missing")
     doctor.set_defaults(command=_doctor)
 
-    for command in (run, report, runs, doctor):
+    for command in (run, report, runs, bench, doctor):
         command.add_argument("--outputs", metavar="DIR", help="folder of the runs (default: outputs/)")
     return parser
 
@@ -179,6 +189,14 @@ def _runs(options: argparse.Namespace) -> int:
     for problem in problems:
         _complain(problem, FAILED)
     return FAILED if problems else 0
+
+
+def _bench(options: argparse.Namespace) -> int:
+    from lib.runs.bench import bench
+    from lib.runs.layout import checkout
+
+    folder = checkout(options.outputs).outputs / "bench"
+    return bench(folder, options.model, options.dtype, options.packets, options.new_tokens, options.rounds)
 
 
 def _doctor(options: argparse.Namespace) -> int:
