@@ -11,8 +11,10 @@ import pytest
 from lib.bandmas import aa_control, flip_rate
 from lib.bandmas.results import scorer_of
 from lib.bandmas.study import fit_table, replay_all, replay_jobs
+from lib.bandmas.traffic import load_workloads
 from lib.evaluation.summary import main_table, paired_table, savings
 from lib.messages.prompts import receiver_prompt
+from lib.models.choose import open_receiver
 from lib.models.scripted import ScriptedReceiver
 from lib.runs.layout import checkout
 from lib.runs.params import load_profile, read_parameters, resolve
@@ -22,7 +24,7 @@ from tests.bandmas.studies import NAMES, Counting, Dying, Study, run_study
 
 SHARED = (
     *("receiver", "producer", "dtype", "revision", "workloads", "tasks", "readers", "distractors"),
-    *("redundancy", "noise", "seeds", "max_tokens"),
+    *("redundancy", "noise", "quotable", "calibration", "seeds", "max_tokens"),
 )
 
 
@@ -122,3 +124,21 @@ def test_the_notebooks_of_a_profile_study_the_same_tasks() -> None:
         for some in values[:2]:
             assert some == {key: values[2][key] for key in some}, profile
             assert {"receiver", "workloads", "tasks", "readers", "noise"} <= set(some)
+
+
+@pytest.mark.real("smollm2-135m")
+def test_a_real_small_model_runs_the_whole_study(tmp_path: Path) -> None:
+    """Readers, replay, fit, schedule and answers by a real model, stopped after the readers and resumed from the store."""
+    loaded = load_workloads(["worlds_bridge"], 5, readers={"worlds_bridge": 2}, distractors={"worlds_bridge": 0})
+    store = Store(tmp_path / "store.sqlite")
+    model = open_receiver("smollm2-135m")
+    study = run_study(StoredReceiver(model, store, progress=False), tmp_path / "a", seeds=(0,), workloads=loaded)
+    assert len(study.effects) == sum(
+        len(study.traffics["worlds_bridge"].packets[i]) for i in study.effects["task_id"].unique()
+    )
+    assert study.effects["rce"].notna().all() and study.results["answered"].all()
+    capped = study.results.dropna(subset=["cap_bytes"])
+    assert len(capped) and (capped["bytes"] <= capped["cap_bytes"]).all()
+    again = StoredReceiver(model, store, progress=False)
+    assert equal(run_study(again, tmp_path / "b", seeds=(0,), workloads=loaded), study)
+    assert again.computed == 0
