@@ -24,7 +24,7 @@ from tests.bandmas.studies import NAMES, Counting, Dying, Study, run_study
 
 SHARED = (
     *("receiver", "producer", "dtype", "revision", "workloads", "tasks", "readers", "distractors"),
-    *("redundancy", "noise", "quotable", "calibration", "seeds", "max_tokens"),
+    *("redundancy", "noise", "embedder", "quotable", "calibration", "seeds", "max_tokens"),
 )
 
 

@@ -41,6 +41,6 @@ class Shortlist:
         return sorted(np.argsort(-similarity, kind="stable")[: self.size].tolist())
 
 
-def shortlist_of(size: int) -> Shortlist | None:
-    """Return a shortlist of `size` sentences, or None for 0: every sentence may be quoted."""
-    return Shortlist(size) if size else None
+def shortlist_of(embedder: str, size: int) -> Shortlist | None:
+    """Return a shortlist of `size` sentences by the named embedder, or None for "": every sentence may be quoted."""
+    return Shortlist(size, Embedder(embedder)) if embedder else None

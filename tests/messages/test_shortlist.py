@@ -79,23 +79,21 @@ def test_the_name_says_embedder_and_size() -> None:
     assert (letters(1).name, letters(4).name) == ("letters:1", "letters:4")
 
 
-def test_size_nought_is_no_shortlist_and_less_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "Embedder", Letters)
-    assert shortlist_of(0) is None
-    made = shortlist_of(2)
+def test_no_embedder_is_no_shortlist_and_sizes_below_one_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "Embedder", lambda name: Letters())
+    assert shortlist_of("", 3) is None
+    made = shortlist_of("letters", 2)
     assert made is not None
     assert (made.size, made.name) == (2, "letters:2")
-    for size in (0, -1):
+    for size in (0, -3):
         with pytest.raises(ValueError, match=f"at least 1 sentence, not {size}"):
-            Shortlist(size)
-    with pytest.raises(ValueError, match="at least 1 sentence, not -3"):
-        shortlist_of(-3)
+            shortlist_of("letters", size)
 
 
 @pytest.mark.real("minilm")
 def test_minilm_finds_the_decisive_sentence_in_most_generated_sources() -> None:
     """Four of five, as the module says; half is what a test may ask of thirty tasks."""
-    nearest = shortlist_of(1)
+    nearest = shortlist_of("minilm", 1)
     assert nearest is not None
     assert nearest.name == "minilm:1"
     found = []
