@@ -131,11 +131,11 @@ def convert(kind: Kind, value: Any) -> Any:
     if kind.name == "bool" and isinstance(value, bool):
         return value
     if kind.name == "int" and isinstance(value, int) and not isinstance(value, bool):
-        return int(value)
+        return _fits(int(value))
     if kind.name == "float" and isinstance(value, int | float) and not isinstance(value, bool):
         return _finite(float(value))
     if kind.name == "str" and isinstance(value, str):
-        return str(value)
+        return _written(str(value))
     if kind.name == "list" and isinstance(value, list):
         inner = kind.inner[0] if kind.inner else ANY
         return [_member(f"[{i}]", inner, member) for i, member in enumerate(value)]
@@ -156,8 +156,8 @@ def from_text(kind: Kind, text: str) -> Any:
         for value, words in _WORDS.items():
             if word.lower() in words:
                 return value
-    if kind.name == "int" and re.fullmatch(r"[+-]?[0-9]+", word):
-        return int(word)
+    if kind.name == "int" and re.fullmatch(r"[+-]?[0-9]{1,4000}", word):  # Python refuses to read longer numbers
+        return _fits(int(word))
     if kind.name == "float" and re.fullmatch(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?", word):
         return _finite(float(word))
     if kind.name == "choice":
@@ -217,8 +217,12 @@ def _convert_union(kind: Kind, value: Any) -> Any:
 
 
 def _convert_any(value: Any) -> Any:
-    if value is None or isinstance(value, bool | int | str):
+    if value is None or isinstance(value, bool):
         return value
+    if isinstance(value, int):
+        return _fits(value)
+    if isinstance(value, str):
+        return _written(value)
     if isinstance(value, float):
         return _finite(value)
     if isinstance(value, list):
@@ -250,7 +254,7 @@ def _text_key(key: Any, *, declared: bool) -> str:
     """Return a dict key as text. Whole numbers become text only where `dict[str, ...]` was declared."""
     key = _plain(key)
     if isinstance(key, str):
-        return str(key)
+        return _written(str(key))
     if declared and isinstance(key, int) and not isinstance(key, bool):
         return str(key)
     remedy = f"write {str(key)!r}" if isinstance(key, int | float) else "keys must be str"
@@ -261,6 +265,20 @@ def _finite(value: float) -> float:
     if not math.isfinite(value):
         raise KindError(f"{value} is not a finite number")
     return value
+
+
+def _fits(value: int) -> int:
+    if not -(2**63) <= value < 2**63:
+        raise KindError("a whole number of more than 64 bits, which no table can hold")
+    return value
+
+
+def _written(text: str) -> str:
+    """Refuse text that no file can hold: half a surrogate pair, as bytes that are no UTF-8 become on a command line."""
+    for character in text:
+        if 0xD800 <= ord(character) <= 0xDFFF:
+            raise KindError(f"{_shown(text)} is no Unicode text (it holds U+{ord(character):04X}); write it in UTF-8")
+    return text
 
 
 def _hint(kind: Kind, value: Any) -> str:

@@ -162,6 +162,12 @@ def test_values_that_fit(source: str, value: Any, expected: Any) -> None:
         ("x: float = 0.5  # share; range: 0..1", 1.5, r"1.5 is outside 0\.\.1"),
         ("x: int = 5  # range: 1..", 0, r"0 is outside 1\.\."),
         ("x: list[float] = [0.5]  # range: ..0.9", [0.1, 0.95], r"0.95 is outside \.\.0\.9"),
+        ("x: str = ''", "a\udcffb", r"'a\\udcffb' is no Unicode text \(it holds U\+DCFF\)"),
+        ("x: list[str] = []", ["a", "\ud800"], r"\[1\] '\\ud800' is no Unicode text"),
+        ("x: dict[str, int] = {}", {"\ud800": 1}, "is no Unicode text"),
+        ("x = None", {"a": ["\ud800"]}, "is no Unicode text"),
+        ("x: list[int] = []", [2**63], r"\[0\] a whole number of more than 64 bits"),
+        ("x = None", -(2**63) - 1, "a whole number of more than 64 bits"),
     ],
 )
 def test_values_that_do_not_fit_are_refused_by_name(source: str, value: Any, words: str) -> None:
@@ -228,6 +234,14 @@ def test_texts_that_fit(source: str, text: str, expected: Any) -> None:
         ("x: dict[str, int] = {}", "a:1"),
         ("x: Literal['a'] = 'a'", "b"),
         ("x: int = 3  # range: 0..9", "10"),
+        ("x: int = 0", "9" * 20),
+        ("x: int = 0", "9" * 5000),
+        ("x: list[int] = []", f"[{'9' * 5000}]"),
+        ("x = None", "9" * 30),
+        ("x: str = ''", "a\udcffb"),
+        ("x: str | None = None", "\ud800"),
+        ("x: list[str] = []", "a,\ud800"),
+        ("x: list[str] = []", '["\\ud800"]'),
     ],
 )
 def test_texts_that_do_not_fit(source: str, text: str) -> None:
@@ -333,8 +347,9 @@ def test_overrides_are_name_equals_value() -> None:
             split_overrides([text])
 
 
+whole = st.integers(-(2**63), 2**63 - 1)
 json_values = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(),
+    st.none() | st.booleans() | whole | st.floats(allow_nan=False, allow_infinity=False) | st.text(),
     lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(), inner, max_size=4),
     max_leaves=8,
 )
@@ -353,6 +368,6 @@ def test_any_text_is_a_str_parameter_from_the_command_line(text: str) -> None:
     assert typed("x: str = ''", text) == text
 
 
-@given(st.lists(st.integers() | st.none(), max_size=5))
+@given(st.lists(whole | st.none(), max_size=5))
 def test_json_lists_survive_the_command_line(value: list[int | None]) -> None:
     assert typed("x: list[int | None] = []", json.dumps(value)) == value
