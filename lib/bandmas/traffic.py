@@ -24,7 +24,7 @@ from lib.messages.produce import produce
 from lib.messages.shortlist import Shortlist
 from lib.messages.wire import batch_bytes, size_table
 from lib.models.receiver import Receiver
-from lib.tasks.registry import load_workload
+from lib.tasks.registry import WORKLOADS, load_workload
 from lib.tasks.task import Task, Workload, WorkloadError
 
 WORLDS = "worlds_"  # names of generated workloads start so; they alone have knobs for readers and noise
@@ -85,15 +85,18 @@ def load_workloads(
     Raises
     ------
     WorkloadError
-        If a name repeats, two workloads share a task id, or a knob is named for a workload that has none.
+        If there is no name or one repeats, two workloads share a task id, or a knob is named for a workload that has none.
     """
+    if not names:
+        raise WorkloadError(f"workloads: none is named; choose from {', '.join(WORKLOADS)}")
     if len(set(names)) != len(names):
         raise WorkloadError(f"workloads: a name occurs twice in {list(names)}; a study holds each workload once")
     counts = {"readers": dict(readers or {}), "distractors": dict(distractors or {})}
     for knob, by_name in counts.items():
         for name in by_name:
-            if not name.startswith(WORLDS):
-                raise WorkloadError(f"{knob}: {name!r} is no generated workload; their names start with {WORLDS!r}")
+            if not name.startswith(WORLDS) or name not in WORKLOADS:
+                generated = [known for known in WORKLOADS if known.startswith(WORLDS)]
+                raise WorkloadError(f"{knob}: {name!r} is no generated workload; there are {', '.join(generated)}")
     loaded: dict[str, Workload] = {}
     owner: dict[str, str] = {}
     for name in names:

@@ -45,8 +45,11 @@ def test_generated_workloads_have_as_many_tasks_as_are_asked() -> None:
 
 
 def test_knobs_of_other_workloads_and_doubled_names_are_refused() -> None:
-    with pytest.raises(WorkloadError, match="readers: 'fanoutqa' is no generated workload"):
-        load_workloads(["fanoutqa"], 4, readers={"fanoutqa": 3})
+    for name in ("fanoutqa", "worlds_brigde"):
+        with pytest.raises(WorkloadError, match=f"readers: '{name}' is no generated workload; there are worlds_ver"):
+            load_workloads(["worlds_bridge"], 4, readers={name: 3})
+    with pytest.raises(WorkloadError, match="workloads: none is named; choose from worlds_verification, "):
+        load_workloads([], 4)
     with pytest.raises(WorkloadError, match="a name occurs twice"):
         load_workloads(["worlds_bridge", "worlds_bridge"], 4)
 
