@@ -33,7 +33,7 @@ from lib.runs.page import (
     read_executed,
     text_html,
 )
-from lib.runs.params import ParameterError
+from lib.runs.params import ParameterError, did_you_mean
 
 
 class Report(msgspec.Struct, frozen=True):
@@ -65,9 +65,17 @@ def build_report(layout: Layout, profile: str | None = None, *, say: Say = print
         Report this profile only, and count every notebook without a finished run of it as missing.
     say : callable
         Receives each line of progress.
+
+    Raises
+    ------
+    ParameterError
+        For a profile that neither a folder of `params/` nor a run has; the message says which there are.
     """
     stems = [path.stem for path in find_notebooks(layout)]
     entries, problems = read_index(layout.outputs)
+    profiles_seen = sorted({*layout.profiles(), *(str(entry.get("profile")) for entry in entries)})
+    if profile is not None and profile not in profiles_seen:
+        raise ParameterError(f"--profile {profile}: no such profile{did_you_mean(profile, profiles_seen)}")
     finished = _finished_runs(layout, entries)
     last = _last(entries)
     target = layout.outputs / "report"
@@ -87,7 +95,11 @@ def build_report(layout: Layout, profile: str | None = None, *, say: Say = print
             if not profiles:
                 absent.append(stem)
                 gone = [
-                    entry["run_id"] for entry in entries if entry.get("notebook") == stem and entry["status"] == "ok"
+                    entry["run_id"]
+                    for entry in entries
+                    if entry.get("notebook") == stem
+                    and entry.get("status") == "ok"
+                    and profile in (None, entry.get("profile"))
                 ]
                 if gone:
                     problems.append(

@@ -12,6 +12,7 @@ import pytest
 from lib.runs.index import append_index
 from lib.runs.layout import Layout
 from lib.runs.page import body_of, formula, heading, text_html
+from lib.runs.params import ParameterError
 from lib.runs.report import build_report
 from tests.runs.books import make_checkout, run_all, write_notebook
 from tests.runs.test_sanitise import Reader
@@ -129,6 +130,21 @@ def test_a_run_whose_folder_is_gone_is_missing(layout: Layout) -> None:
     (folder / "result.json").unlink()
     problems, _ = report(layout)
     assert "00_a: its finished run 00_a-1 is in the index, its folder is gone; run it again" in problems
+
+
+def test_a_run_of_another_profile_is_not_called_gone(layout: Layout) -> None:
+    keep_run(layout, "00_a", profile="laptop")
+    problems, _ = report(layout, "smoke")
+    assert "00_a: no finished run with profile smoke; make it with `python -m lib run`" in problems
+    assert not any("gone" in problem for problem in problems)
+
+
+def test_an_unknown_profile_is_refused_and_the_old_report_stays(layout: Layout) -> None:
+    keep_run(layout, "00_a", profile="laptop")
+    assert report(layout)[0] == ()
+    with pytest.raises(ParameterError, match="--profile lapdog: no such profile; did you mean 'laptop'"):
+        build_report(layout, "lapdog", say=lambda _: None)
+    assert (layout.outputs / "report" / "00_a-laptop.html").exists()
 
 
 def test_a_torn_index_is_reported(layout: Layout) -> None:
