@@ -47,9 +47,19 @@ class Layout(msgspec.Struct, frozen=True):
 
 
 def checkout(outputs: str | Path | None = None) -> Layout:
-    """Return the layout of this checkout; `outputs` defaults to its own `outputs/`."""
+    """Return the layout of this checkout; `outputs` defaults to its own `outputs/`.
+
+    Raises
+    ------
+    ParameterError
+        When `outputs`, or what should be a folder above it, is a file.
+    """
     root = LIBRARY.parent
-    return Layout(root, Path(outputs).absolute() if outputs else root / "outputs")
+    folder = Path(outputs).absolute() if outputs else root / "outputs"
+    there = next(path for path in (folder, *folder.parents) if path.exists())
+    if not there.is_dir():
+        raise ParameterError(f"--outputs {folder}: {there} is a file; name a folder")
+    return Layout(root, folder)
 
 
 def find_notebooks(layout: Layout) -> list[Path]:

@@ -89,7 +89,12 @@ class Store:
         self.path = Path(path).absolute()
         self.hits = 0
         self.misses = 0
-        self.path.parent.mkdir(parents=True, exist_ok=True)
+        try:
+            self.path.parent.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise StoreError(
+                f"{self.path}: its folder cannot be made ({error.strerror}); set LAB_STORE to a file elsewhere"
+            ) from error
         _refuse_network_drive(self.path)
         _refuse_foreign_file(self.path)
         with self._named_errors():

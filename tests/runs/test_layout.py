@@ -97,3 +97,12 @@ def test_this_checkout_is_found() -> None:
     assert (layout.root / "pyproject.toml").exists()
     assert layout.outputs == layout.root / "outputs"
     assert checkout("elsewhere").outputs == Path.cwd() / "elsewhere"
+
+
+def test_a_file_cannot_hold_runs(tmp_path: Path) -> None:
+    file = tmp_path / "notes.txt"
+    file.write_text("hello")
+    for outputs in (file, file / "deeper" / "still"):
+        with pytest.raises(ParameterError, match=r"notes\.txt is a file; name a folder"):
+            checkout(outputs)
+    assert file.read_text() == "hello"

@@ -189,6 +189,12 @@ def test_a_folder_is_refused(tmp_path: Path) -> None:
         Store(tmp_path)
 
 
+def test_a_place_where_no_folder_can_be_is_refused_by_name(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("hello")
+    with pytest.raises(StoreError, match=r"file/store\.sqlite: its folder cannot be made .*; set LAB_STORE"):
+        Store(tmp_path / "file" / "store.sqlite")
+
+
 def test_a_torn_file_is_reported(path: Path) -> None:
     with Store(path) as store:
         store.put([(key(f"p{i}"), reply("x" * 2000)) for i in range(200)])
