@@ -16,12 +16,23 @@ from collections.abc import Sequence
 from typing import Any
 
 FAILED, USAGE, INTERRUPTED = 1, 2, 130
+_REMEDY = "use .venv/bin/python (`make doctor` builds it), or `python -m pip install -r requirements.lock`"
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command and return its exit code."""
     options = _parser().parse_args(arguments)
     _stop_on_signals()
+    try:
+        return _answer(options)
+    except ModuleNotFoundError as error:
+        if (error.name or "").split(".")[0] in ("", "lib"):
+            raise  # a mistake in this library, not in the environment
+        return _complain(f"{error}; {sys.executable} lacks packages: {_REMEDY}", FAILED)
+
+
+def _answer(options: argparse.Namespace) -> int:
+    """Run the command; what users can mend is told in one line."""
     from lib.runs.params import ParameterError
     from lib.runs.store import StoreError
     from lib.sources import SourceError
@@ -207,7 +218,8 @@ def _doctor(options: argparse.Namespace) -> int:
     for finding in examine(checkout(options.outputs)):
         _say(str(finding))
         missing += finding.state == "missing"
-    _say(f"{missing} things are missing" if missing else "all that is needed is here")
+    things = "1 thing is" if missing == 1 else f"{missing} things are"
+    _say(f"{things} missing" if missing else "all that is needed is here")
     return FAILED if missing else 0
 
 

@@ -13,13 +13,14 @@ import shutil
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import msgspec
 
 from lib.runs import context
 from lib.runs.layout import Layout, find_notebooks
 from lib.runs.store import Store, StoreError
-from lib.sources import SourceError, available, cache_dir, catalogue
+from lib.sources import SourceError, available, cache_dir, catalogue, local_root
 
 _GIB = 2**30
 _KNOWN = ("LAB_CACHE", "LAB_DATA", "LAB_MODELS", context.STORE, context.OUTPUTS, context.NO_CACHE)
@@ -95,17 +96,28 @@ def _torch() -> Finding:
 
 
 def _machine(layout: Layout) -> Iterator[Finding]:
-    import psutil
-
-    memory = psutil.virtual_memory()
-    text = f"{memory.available / _GIB:.1f} of {memory.total / _GIB:.1f} GiB free, {os.cpu_count()} cores"
-    low = memory.available < 4 * _GIB
-    yield Finding("note" if low else "ok", "memory", text, "use receiver=qwen-coder-0.5b, about 3 GiB" if low else "")
+    try:
+        import psutil
+    except ImportError as error:
+        yield Finding("missing", "memory", str(error), f"{sys.executable} -m pip install -r requirements.lock")
+    else:
+        yield _memory(psutil)
     for topic, path in (("disk for outputs", layout.outputs), ("disk for the cache", cache_dir())):
         there = next(parent for parent in [path, *path.parents] if parent.exists())
+        if not there.is_dir() or not os.access(there, os.W_OK):
+            reason = "is not writable" if there.is_dir() else "is a file"
+            yield Finding("missing", topic, f"{there} {reason}", "set LAB_CACHE / --outputs to a folder of yours")
+            continue
         free = shutil.disk_usage(there).free / _GIB
         remedy = "make room, or set LAB_CACHE / --outputs to another drive" if free < 5 else ""
         yield Finding("note" if free < 5 else "ok", topic, f"{free:.0f} GiB free at {path}", remedy)
+
+
+def _memory(psutil: Any) -> Finding:
+    memory = psutil.virtual_memory()
+    text = f"{memory.available / _GIB:.1f} of {memory.total / _GIB:.1f} GiB free, {os.cpu_count()} cores"
+    low = memory.available < 4 * _GIB
+    return Finding("note" if low else "ok", "memory", text, "use receiver=qwen-coder-0.5b, about 3 GiB" if low else "")
 
 
 def _materials() -> Iterator[Finding]:
@@ -150,6 +162,9 @@ def _variables() -> Finding:
     lab = {name: value for name, value in os.environ.items() if name.startswith("LAB_")}
     unknown = sorted(set(lab) - set(_KNOWN))
     text = ", ".join(f"{name}={value}" for name, value in sorted(lab.items())) or "none set"
+    for name in ("LAB_DATA", "LAB_MODELS"):
+        if lab.get(name) and not local_root(name).is_dir():  # type: ignore[arg-type]
+            return Finding("note", "variables", f"{text}; {name} names no folder", f"set {name} to the folder you mean")
     if unknown:
         return Finding("note", "variables", f"{text}; not known: {', '.join(unknown)}", f"known: {', '.join(_KNOWN)}")
     return Finding("ok", "variables", text)

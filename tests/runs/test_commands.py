@@ -177,6 +177,37 @@ def test_doctor_names_what_is_missing_and_its_remedy(
     assert "2 things are missing" in out
 
 
+def test_doctor_names_places_that_cannot_be_used(
+    layout: Layout, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "file").write_text("hello")
+    monkeypatch.setenv("LAB_CACHE", str(tmp_path / "file"))
+    monkeypatch.setenv("LAB_DATA", str(tmp_path / "nowhere"))
+    monkeypatch.setattr("lib.runs.doctor.available", lambda name: True)
+    monkeypatch.setitem(sys.modules, "psutil", None)
+    assert main(["doctor"]) == 1
+    out = capsys.readouterr().out
+    assert f"missing  disk for the cache: {tmp_path / 'file'} is a file" in out
+    assert "ok       disk for outputs: " in out
+    assert "LAB_DATA names no folder" in out
+    assert "missing  memory: " in out
+    assert out.splitlines()[-1] == "2 things are missing"
+
+
+@pytest.mark.parametrize("arguments", [["runs"], ["run"], ["report"], ["doctor"]])
+def test_a_missing_package_is_one_clear_line(arguments: list[str], tmp_path: Path) -> None:
+    """A Python that is not the laboratory's own is told where to look, without a traceback."""
+    (tmp_path / "msgspec.py").write_text("raise ModuleNotFoundError(\"No module named 'msgspec'\", name='msgspec')")
+    environment = {**os.environ, "PYTHONPATH": str(tmp_path)}
+    done = subprocess.run(
+        [sys.executable, "-m", "lib", *arguments], cwd=ROOT, env=environment, capture_output=True, text=True, timeout=60
+    )
+    assert done.returncode == 1
+    (line,) = done.stderr.splitlines()
+    assert line.startswith("error: No module named 'msgspec'; ")
+    assert "requirements.lock" in line
+
+
 def test_a_torn_index_is_reported_by_runs(layout: Layout, capsys: pytest.CaptureFixture[str]) -> None:
     append_index(layout.outputs, {"run_id": "a-1"})
     with (layout.outputs / "index.jsonl").open("ab") as file:
