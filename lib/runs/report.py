@@ -134,7 +134,11 @@ def _write_page(
 ) -> _Entry:
     """Write the page of one run and return its entry for the index."""
     folder = outputs / str(entry["folder"])
-    result = msgspec.json.decode((folder / RESULT).read_bytes())
+    try:
+        result = msgspec.json.decode((folder / RESULT).read_bytes(), type=dict[str, Any])
+        float(result["seconds"])
+    except (msgspec.MsgspecError, KeyError, TypeError, ValueError) as error:
+        raise ParameterError(f"{folder / RESULT}: damaged ({error}); run the notebook again with --force") from error
     result["profile"] = entry["profile"]  # profiles that ask the same share a run
     stem = str(entry["notebook"])
     book = read_executed(folder / f"{stem}.ipynb")

@@ -284,7 +284,7 @@ class Store:
 
     def _refuse_damage(self, check: str) -> None:
         with self._named_errors():
-            findings = [text for (text,) in self._db.execute(f"PRAGMA {check}(3)")]
+            findings = [" ".join(str(text).split()) for (text,) in self._db.execute(f"PRAGMA {check}(3)")]
         if findings != ["ok"]:
             raise StoreError(f"{self.path}: damaged ({'; '.join(findings)}); {_REMEDY}")
 

@@ -132,6 +132,17 @@ def test_a_run_whose_folder_is_gone_is_missing(layout: Layout) -> None:
     assert "00_a: its finished run 00_a-1 is in the index, its folder is gone; run it again" in problems
 
 
+@pytest.mark.parametrize("content", ["", "{", "[]", "{}", '{"seconds": null}', '{"seconds": "long"}', "\x00\x01"])
+def test_a_damaged_result_is_named_and_the_other_pages_are_written(layout: Layout, content: str) -> None:
+    folder = keep_run(layout, "00_a")
+    keep_run(layout, "10_b")
+    (folder / "result.json").write_text(content)
+    (problem,), index = report(layout)
+    assert problem.startswith(f"{folder / 'result.json'}: damaged (")
+    assert problem.endswith("run the notebook again with --force")
+    assert "What of 10_b?" in index
+
+
 def test_a_run_of_another_profile_is_not_called_gone(layout: Layout) -> None:
     keep_run(layout, "00_a", profile="laptop")
     problems, _ = report(layout, "smoke")

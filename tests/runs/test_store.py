@@ -204,6 +204,17 @@ def test_a_torn_file_is_reported(path: Path) -> None:
         Store(path)
 
 
+def test_overwritten_pages_are_reported_on_one_line(path: Path) -> None:
+    with Store(path) as store:
+        store.put([(key(f"p{i}"), reply("x" * 2000)) for i in range(200)])
+    content = bytearray(path.read_bytes())
+    content[5 * 4096 : 9 * 4096] = b"\xa5" * 4 * 4096
+    path.write_bytes(content)
+    with pytest.raises(StoreError, match="damaged .*move the file aside") as caught:
+        Store(path)
+    assert "\n" not in str(caught.value)
+
+
 def test_a_damaged_value_is_reported_with_its_row(path: Path) -> None:
     with Store(path) as store:
         store.put([(key("a"), reply("a")), (key("b"), reply("b"))])
