@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import lib.messages.shortlist as module
-from lib.messages.shortlist import Shortlist, shortlist_of
+from lib.messages.shortlist import shortlist_of
 from lib.tasks.registry import load_workload
 from lib.tasks.task import Source, Task
 from tests.messages.letters import Letters, letters
