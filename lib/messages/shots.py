@@ -1,8 +1,9 @@
 """The fixed texts of the prompts: instructions and worked examples.
 
-The examples are about invented things that occur in no workload. Wording, number and order of the verification examples were
-chosen on generated tasks: a small receiver is swayed by all three, and most orders made it give one answer to everything. The verdict
-comes before the evidence, so that it weighs the reports instead of defending a citation.
+The examples are about invented things that occur in no workload. Wording, number and order of the verification examples
+were chosen on the first generated tasks of seed 0, which the default pools hold too: scores there are not held out with
+respect to the prompts. A small receiver is swayed by all three; most orders made it give one answer to everything. The
+verdict comes before the evidence, so that it weighs the reports instead of defending a citation.
 
 Not covered: examples in other languages.
 """
