@@ -26,7 +26,7 @@ from lib.models.tree_attention import KeyValues, RowPlan, TreeRunner
 from lib.models.weights import LoadedModel, load_weights
 from lib.seeds import digest, generator
 
-ENGINE = "tree-1"  # part of the fingerprint: raise it when a change can alter replies
+ENGINE = "tree-2"  # part of the fingerprint: raise it when a change can alter replies
 _GROWTH = 48  # columns added to the decoding rows at a time
 
 
@@ -64,7 +64,7 @@ class TransformersReceiver:
     max_slots : int
         Tree nodes read at once: bounds the key-value buffer.
     max_row_tokens : int
-        Rows times columns decoded at once: bounds the decoding buffer.
+        Rows times columns (prompt and reply) decoded at once: bounds the decoding buffer, unless a single row needs more.
     pack : bool
         Use prepacked linear layers where the device has them.
     loaded : LoadedModel, optional
@@ -216,7 +216,7 @@ class TransformersReceiver:
         """Read the rows' prompts as one tree and decode them, in blocks that fit the decoding buffer."""
         tree = build_tree([row.ids for row in rows])
         store, states = self.runner.read(tree, np.asarray(tree.leaf))
-        longest = max(len(row.ids) for row in rows) + _GROWTH
+        longest = max(_room(row, max_tokens) for row in rows)
         block = max(1, self.max_row_tokens // longest)
         for start in range(0, len(rows), block):
             part = list(range(start, min(start + block, len(rows))))
@@ -236,7 +236,8 @@ class TransformersReceiver:
         temperature: float,
     ) -> None:
         """Continue the leaves `places` token by token; rows leave as they finish."""
-        buffer = self.runner.rows_from(tree, store, places, _GROWTH)
+        limit = max(_room(row, max_tokens) for row in rows)
+        buffer = self.runner.rows_from(tree, store, places, min(_GROWTH, max_tokens))
         columns = np.asarray([len(row.ids) for row in rows])
         live = [index for index, row in enumerate(rows) if not row.finish]
         logits = self.runner.logits(states[torch.as_tensor(live, device=states.device)]) if live else None
@@ -250,8 +251,9 @@ class TransformersReceiver:
                 buffer = buffer.keep(live)
                 rows, columns, live = [rows[index] for index in live], columns[live], list(range(len(live)))
             counts = [len(rows[index].pending) for index in live]
-            if max(columns[index] + count for index, count in zip(live, counts, strict=True)) > buffer.length:
-                buffer = buffer.grow(max(_GROWTH, max(counts)))
+            needed = max(columns[index] + count for index, count in zip(live, counts, strict=True))
+            if needed > buffer.length:
+                buffer = buffer.grow(min(max(_GROWTH, needed - buffer.length), limit - buffer.length))
             at = np.concatenate([columns[index] + np.arange(count) for index, count in zip(live, counts, strict=True)])
             tokens = np.concatenate([rows[index].pending for index in live])
             hidden = self.runner.hidden(tokens, at, RowPlan(buffer, np.repeat(live, counts), at))
@@ -324,6 +326,11 @@ def _stop_at(text: str, stop: Sequence[str]) -> int | None:
     """Return where the first stop string begins, or None."""
     found = [text.find(mark) for mark in stop if mark and mark in text]
     return min(found) if found else None
+
+
+def _room(row: _Row, max_tokens: int) -> int:
+    """Return the columns a row can come to need: its prompt, read with forced tokens, and the rest of its reply."""
+    return len(row.ids) + max(0, max_tokens - len(row.tokens))
 
 
 def _too_long(prompt_tokens: int, max_tokens: int, context: int) -> Reply:

@@ -6,7 +6,8 @@ queries, keys and values of a packed list of tokens and a plan that says who see
 - `TreePlan` (reading): tokens of a chunk of segments. Keys and values go to the buffer rows named by the slots; each segment
   attends to its ancestors' rows and causally to itself. No T x T mask exists anywhere.
 - `RowPlan` (decoding): each live row owns a left-aligned copy of its path; a step appends one or several tokens (several where
-  the grammar forces them) and attends to everything before them.
+  the grammar forces them) and attends to everything before them. Rows that append equally many are attended together, unpadded.
+  (Keeping the common beginning of all rows once and joining two softmaxes was measured: no faster on CPU, so rows are plain.)
 
 Everything else - projections, norms, rotary positions, head - runs on the packed tokens, without padding, in one matrix
 product each. Memory: two buffers of (layers, slots, kv heads, head size); the caller bounds slots and rows.
@@ -19,7 +20,7 @@ plain forward on a probe.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -52,6 +53,11 @@ class KeyValues:
         """Columns of a row."""
         return self.keys[0].shape[2]
 
+    @property
+    def head_dim(self) -> int:
+        """Size of a key."""
+        return self.keys[0].shape[3]
+
     def keep(self, rows: Sequence[int]) -> KeyValues:
         """Drop all but the given rows, layer by layer."""
         at = torch.as_tensor(rows, device=self.keys[0].device)
@@ -77,6 +83,11 @@ class TreePlan:
         self.start = segments[0].start
         self.stop = segments[-1].stop
         self.calls = 0
+
+    @property
+    def head_dim(self) -> int:
+        """Size of a key."""
+        return self.store.head_dim
 
     def attend(self, layer: int, query: Tensor, key: Tensor, value: Tensor, scaling: float) -> Tensor:
         """Attend for one layer: query (heads, T, d), key and value (kv_heads, T, d); returns (T, heads, d)."""
@@ -106,50 +117,82 @@ class TreePlan:
         return out
 
 
+class _Group(NamedTuple):
+    """Rows that append equally many tokens in a step."""
+
+    tokens: Tensor  # (rows, steps), places in the pack; rows that append nothing point at token 0
+    rows: Tensor | None  # which rows of the buffer; None means all of them, in order
+    put: Tensor  # (rows,) bool: whose answers are wanted
+    length: int  # columns looked at
+    mask: Tensor | None  # (rows, 1, steps, length), 0 or -inf
+
+
 class RowPlan:
-    """Who sees whom in a decoding step: token t of the pack goes to column `columns[t]` of row `rows[t]`."""
+    """Who sees whom in a decoding step: token t of the pack goes to column `columns[t]` of row `rows[t]`.
+
+    Tokens of a row stand together, in order. Several tokens a row occur where a grammar forces them; rows with equally many are
+    attended together, so that none is padded.
+    """
 
     def __init__(self, store: KeyValues, rows: np.ndarray, columns: np.ndarray) -> None:
-        device = store.keys[0].device
         self.store = store
+        device, dtype = store.keys[0].device, store.keys[0].dtype
         self.rows = torch.as_tensor(rows, device=device)
         self.columns = torch.as_tensor(columns, device=device)
         self.calls = 0
-        live, inverse, counts = np.unique(rows, return_inverse=True, return_counts=True)
-        first = np.concatenate([[0], np.cumsum(counts)[:-1]])
-        self.live = torch.as_tensor(live, device=device)
-        self.place = (
-            torch.as_tensor(inverse, device=device),
-            torch.as_tensor(np.arange(len(rows)) - first[inverse], device=device),
-        )  # where token t stands in the padded (live rows, steps) block
-        self.steps = int(counts.max())
-        self.length = int(columns.max()) + 1
-        self.all_rows = len(live) == store.keys[0].shape[0]
-        until = np.zeros((len(live), self.steps), dtype=np.int64)
-        until[inverse, np.arange(len(rows)) - first[inverse]] = columns
-        limits = torch.as_tensor(until, device=device)  # (live, steps): last column each query sees
-        seen = torch.arange(self.length, device=device)
-        self.mask = (seen[None, None, :] <= limits[:, :, None])[:, None]  # (live, 1, steps, length)
+        live, first, counts = np.unique(rows, return_index=True, return_counts=True)
+        self.groups = []
+        for steps in np.unique(counts):
+            members = live[counts == steps]
+            tokens = first[counts == steps][:, None] + np.arange(steps)
+            everywhere = 2 * len(members) >= len(store)  # then a few idle rows cost less than a copy of the others
+            if everywhere:
+                filled = np.zeros((len(store), steps), dtype=np.int64)
+                filled[members] = tokens
+                put = np.zeros(len(store), dtype=bool)
+                put[members] = True
+            else:
+                filled, put = tokens, np.ones(len(members), dtype=bool)
+            until = np.where(put[:, None], columns[filled], columns[tokens].max())  # last column each query sees
+            length = int(until.max()) + 1
+            mask = None
+            if (until != length - 1).any():
+                seen = torch.arange(length, device=device) <= torch.as_tensor(until, device=device)[..., None]
+                mask = torch.zeros(seen.shape, dtype=dtype, device=device).masked_fill_(~seen, -torch.inf)[:, None]
+            self.groups.append(
+                _Group(
+                    tokens=torch.as_tensor(filled, device=device),
+                    rows=None if everywhere else torch.as_tensor(members, device=device),
+                    put=torch.as_tensor(put, device=device),
+                    length=length,
+                    mask=mask,
+                )
+            )
+
+    @property
+    def head_dim(self) -> int:
+        """Size of a key."""
+        return self.store.head_dim
 
     def attend(self, layer: int, query: Tensor, key: Tensor, value: Tensor, scaling: float) -> Tensor:
         """Attend for one layer: query (heads, T, d), key and value (kv_heads, T, d); returns (T, heads, d)."""
         keys, values = self.store.keys[layer], self.store.values[layer]
         keys[self.rows, :, self.columns] = key.transpose(0, 1)
         values[self.rows, :, self.columns] = value.transpose(0, 1)
-        seen_keys, seen_values = keys[:, :, : self.length], values[:, :, : self.length]
-        if not self.all_rows:
-            seen_keys, seen_values = seen_keys[self.live], seen_values[self.live]
-        kv_heads, group, live = key.shape[0], query.shape[0] // key.shape[0], len(self.live)
-        block = query.new_zeros((live, self.steps, query.shape[0], query.shape[2]))
-        block[self.place[0], self.place[1]] = query.transpose(0, 1)
-        # Query heads that share a key head stand as extra queries, so that keys are never repeated in memory.
-        asked = block.unflatten(2, (kv_heads, group)).permute(0, 2, 3, 1, 4).flatten(2, 3)  # (live, kv, group*steps, d)
-        mask = self.mask.repeat(1, 1, group, 1)
-        answer = scaled_dot_product_attention(asked, seen_keys, seen_values, attn_mask=mask, scale=scaling)
-        answer = (
-            answer.unflatten(2, (group, self.steps)).permute(0, 3, 1, 2, 4).flatten(2, 3)
-        )  # (live, steps, heads, d)
-        return answer[self.place[0], self.place[1]]
+        kv_heads, group = key.shape[0], query.shape[0] // key.shape[0]
+        out = torch.empty_like(query.transpose(0, 1))  # (T, heads, d)
+        for some in self.groups:
+            steps = some.tokens.shape[1]
+            # Query heads that share a key head stand as extra queries, so that keys are never repeated in memory.
+            asked = query[:, some.tokens].unflatten(0, (kv_heads, group)).permute(2, 0, 1, 3, 4).flatten(2, 3)
+            seen_keys, seen_values = keys[:, :, : some.length], values[:, :, : some.length]
+            if some.rows is not None:
+                seen_keys, seen_values = seen_keys[some.rows], seen_values[some.rows]
+            mask = None if some.mask is None else some.mask.repeat(1, 1, group, 1)
+            answer = scaled_dot_product_attention(asked, seen_keys, seen_values, attn_mask=mask, scale=scaling)
+            answer = answer.unflatten(2, (group, steps)).permute(0, 3, 1, 2, 4).flatten(2, 3)  # (rows, steps, heads, d)
+            out[some.tokens[some.put]] = answer[some.put]
+        return out
 
 
 def _gather(buffer: Tensor, ranges: Sequence[Range]) -> Tensor:
@@ -181,7 +224,7 @@ def tree_attention(
     if plan is None:
         raise ValueError("prefix-tree attention was called without a plan; run the model through TreeRunner")
     asked = [what for name, what in _UNSUPPORTED.items() if kwargs.get(name) is not None]
-    if key.shape[-1] != plan.store.keys[0].shape[-1] or value.shape[-1] != key.shape[-1]:
+    if key.shape[-1] != plan.head_dim or value.shape[-1] != key.shape[-1]:
         asked.append("keys and values of unlike sizes")
     if asked:
         raise ValueError(

@@ -141,20 +141,26 @@ def test_memory_bounds_change_no_answer(bounds: dict[str, int]) -> None:
     small = chat_receiver("qwen2", ends=ENDS, dtype=torch.float64, pack=False, **bounds)
     small.runner.chunk_tokens, small.runner.head_rows = 9, 2
     reads = tree_sizes(small)
-    rows: list[int] = []
-    rows_from = small.runner.rows_from
+    buffers: list[Any] = []
+    sizes: list[tuple[int, int]] = []
+    rows_from, hidden = small.runner.rows_from, small.runner.hidden
 
-    def spy(tree: Any, store: Any, which: Any, extra: int) -> Any:
-        rows.append(len(which))
-        return rows_from(tree, store, which, extra)
+    def made(tree: Any, store: Any, which: Any, extra: int) -> Any:
+        buffers.append(rows_from(tree, store, which, extra))
+        return buffers[-1]
 
-    small.runner.rows_from = spy  # type: ignore[method-assign]
+    def run(ids: Any, positions: Any, plan: Any) -> Any:
+        if isinstance(plan, engine.RowPlan):
+            sizes.append((len(plan.store), plan.store.length))
+        return hidden(ids, positions, plan)
+
+    small.runner.rows_from, small.runner.hidden = made, run  # type: ignore[method-assign]
     assert tokens(small.reply(PROMPTS, max_tokens=12)) == tokens(receiver("qwen2").reply(PROMPTS, max_tokens=12))
     longest = max(len(small.encoder.encode(prompt)) for prompt in PROMPTS)
     assert max(reads) <= max(small.max_slots, longest)
-    assert max(rows) <= max(1, small.max_row_tokens // longest)
+    assert sizes and all(rows * columns <= small.max_row_tokens for rows, columns in sizes if rows > 1)
     assert (len(reads) > 1) == ("max_slots" in bounds)
-    assert (len(rows) > len(reads)) == ("max_row_tokens" in bounds)
+    assert (len(buffers) > len(reads)) == ("max_row_tokens" in bounds)
 
 
 # ------------------------------------------------------------------------------------------------------------------------- counts
