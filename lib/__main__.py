@@ -85,14 +85,31 @@ def _parser() -> argparse.ArgumentParser:
     runs.add_argument("--csv", metavar="FILE", help="write the whole index as one table instead")
     runs.set_defaults(command=_runs)
 
-    bench = commands.add_parser("bench", help="time replay against plain ways to do it")
+    bench = commands.add_parser("bench", help="time replay against the other ways to do it")
     bench.add_argument("--model", default="qwen-coder-0.5b", help="short name or folder (default: qwen-coder-0.5b)")
     bench.add_argument("--dtype", default="fast", help="auto, fast, float32 or bfloat16 (default: fast)")
-    bench.add_argument(
-        "--packets", type=_at_least(1), default=12, metavar="N", help="packets of the task (default: 12)"
-    )
+    bench.add_argument("--device", default="auto", help="auto, cpu or cuda (default: auto)")
+    bench.add_argument("--packets", type=_at_least(1), default=12, metavar="N", help="packets of a task (default: 12)")
+    bench.add_argument("--tasks", type=_at_least(1), default=1, metavar="N", help="tasks asked together (default: 1)")
     bench.add_argument("--new-tokens", type=_at_least(1), default=8, metavar="N", help="tokens decoded (default: 8)")
     bench.add_argument("--rounds", type=_at_least(1), default=3, metavar="N", help="timed rounds (default: 3)")
+    bench.add_argument(
+        "--curve-packets", type=_at_least(1), nargs="*", default=(), metavar="N", help="then: other numbers of packets"
+    )
+    bench.add_argument(
+        "--curve-tasks", type=_at_least(1), nargs="*", default=(), metavar="N", help="then: other numbers of tasks"
+    )
+    bench.add_argument(
+        "--limit-seconds",
+        type=_at_least(1),
+        default=60,
+        metavar="N",
+        help="in the curves, leave out a contender that is expected to need longer (default: 60)",
+    )
+    bench.add_argument("--admission", action="store_true", help="time admission under a byte cap instead; no model")
+    bench.add_argument(
+        "--gpu-check", action="store_true", help="check a CUDA device instead: same replies, then timings; minutes"
+    )
     bench.set_defaults(command=_bench)
 
     doctor = commands.add_parser("doctor", help="say what this machine has and what is missing")
@@ -203,11 +220,29 @@ def _runs(options: argparse.Namespace) -> int:
 
 
 def _bench(options: argparse.Namespace) -> int:
-    from lib.runs.bench import bench
     from lib.runs.layout import checkout
 
     folder = checkout(options.outputs).outputs / "bench"
-    return bench(folder, options.model, options.dtype, options.packets, options.new_tokens, options.rounds)
+    if options.admission:
+        from lib.runs.bench.admission import bench_admission
+
+        return bench_admission(folder, _say)
+    if options.gpu_check:
+        from lib.runs.bench.gpu_check import gpu_check
+
+        return gpu_check(folder, options.model, "cuda" if options.device == "auto" else options.device, _say)
+    from lib.runs.bench.command import Plan, bench
+
+    plan = Plan(
+        packets=options.packets,
+        tasks=options.tasks,
+        new_tokens=options.new_tokens,
+        rounds=options.rounds,
+        more_packets=tuple(options.curve_packets),
+        more_tasks=tuple(options.curve_tasks),
+        limit=options.limit_seconds,
+    )
+    return bench(folder, options.model, options.dtype, options.device, plan, _say)
 
 
 def _doctor(options: argparse.Namespace) -> int:

@@ -19,6 +19,12 @@ How to read the result
 larger cap never shortens the run of top-ranked packets admitted without a skip, but the admitted *sets* need not be
 nested: a packet that fits at the larger cap can use up room that others had.
 
+What a pass costs
+-----------------
+Records do not change with their company, so the stream is serialised once (`wire_sizes`) and the pass adds integers:
+one sort and n additions, where serialising S and p anew for every candidate takes O(n^2) records (paper, section
+IV-D). `lib.runs.bench.admission` shows both curves.
+
 Not covered: deadlines, queues, context limits and prices (adaptive mode), and dependency between packets.
 """
 
@@ -33,9 +39,27 @@ import msgspec
 import numpy as np
 
 from lib.messages.packets import Packet
-from lib.messages.wire import WireAccount, batch_bytes
+from lib.messages.wire import WireError, encode_batch
 
 DIGITS = 12  # scores equal after rounding to this many digits are ties
+
+
+class WireSizes(msgspec.Struct, frozen=True):
+    """What each packet of one task adds to a batch, and what the batch adds once.
+
+    Parameters
+    ----------
+    records : packet id -> bytes of its record, line feed included
+    header : bytes of the shared header line without the digits of its count; 0 where there is no header
+    """
+
+    records: dict[str, int]
+    header: int = 0
+
+    def batch(self, record_bytes: int, count: int) -> int:
+        """Return B(S), the exact bytes of a batch of `count` packets whose records take `record_bytes` in all."""
+        # The header tells the count, so it grows by a byte at the tenth packet, the hundredth, ...
+        return record_bytes + (self.header + len(str(count)) if self.header and count else 0)
 
 
 class Admission(msgspec.Struct, frozen=True):
@@ -95,6 +119,21 @@ def wire_cap(beta: float | str | Fraction | Decimal, full_bytes: int) -> int:
     return math.floor(share * full_bytes)
 
 
+def wire_sizes(packets: Sequence[Packet], *, shared_header: bool = False) -> WireSizes:
+    """Serialise the packets of one task once and return what each of them costs in any batch.
+
+    Raises
+    ------
+    WireError
+        If a packet occurs twice, has no UTF-8 form, or, with a shared header, belongs to another task or receiver.
+    """
+    # A line feed inside a text is escaped, so each line is a whole record; records stand in packet-id order.
+    lines = encode_batch(packets, shared_header=shared_header).split(b"\n")[:-1]
+    header = len(lines.pop(0)) + 1 - len(str(len(packets))) if shared_header and lines else 0
+    ids = sorted(packet.packet_id for packet in packets)
+    return WireSizes({packet_id: len(line) + 1 for packet_id, line in zip(ids, lines, strict=True)}, header)
+
+
 def rank(packets: Sequence[Packet], scores: Sequence[float] | np.ndarray) -> list[Packet]:
     """Return the packets by descending score, rounded to 12 digits, ties by packet id.
 
@@ -107,9 +146,10 @@ def rank(packets: Sequence[Packet], scores: Sequence[float] | np.ndarray) -> lis
     if values.shape != (len(packets),) or not np.isfinite(values).all():
         raise ValueError(f"needs one finite score for each of {len(packets)} packets, got shape {values.shape}")
     keyed = [
-        (-round(float(value), DIGITS), packet.packet_id, packet) for value, packet in zip(values, packets, strict=True)
+        (-round(value, DIGITS), packet.packet_id, place)
+        for place, (value, packet) in enumerate(zip(values.tolist(), packets, strict=True))
     ]
-    return [packet for _, _, packet in sorted(keyed, key=lambda item: item[:2])]
+    return [packets[place] for _, _, place in sorted(keyed)]
 
 
 def admit_static(
@@ -118,6 +158,7 @@ def admit_static(
     cap_bytes: int | None,
     *,
     shared_header: bool = False,
+    sizes: WireSizes | None = None,
 ) -> Admission:
     """Admit the packets of one task greedily by score under a byte cap.
 
@@ -127,28 +168,48 @@ def admit_static(
     scores : (n_packets,) one score each, same order
     cap_bytes : largest size of the batch; None for full communication, which admits all
     shared_header : serialise with one shared header line
+    sizes : from `wire_sizes` of these packets or of more of the same task and cut (ids do not tell the packet boundary);
+        by default they are serialised here, once
 
-    Notes
-    -----
-    One sort and one pass: `WireAccount` tells the exact size of the batch with one more packet at the cost of
-    encoding that packet.
+    Raises
+    ------
+    WireError
+        If a packet occurs twice, `sizes` lacks one, or the packets cannot be serialised, see `wire_sizes`.
+    ValueError
+        If there is not one finite score for each packet, or `sizes` were made without the shared header that is asked.
     """
-    account = WireAccount(shared_header=shared_header)
+    known = wire_sizes(packets, shared_header=shared_header) if sizes is None else sizes
+    records = _records(packets, known, shared_header)
     admitted: list[Packet] = []
     skipped: list[Packet] = []
+    used = 0  # bytes of the admitted records, without header
     for packet in rank(packets, scores):
-        if cap_bytes is None or account.bytes_if_added(packet) <= cap_bytes:
-            account.add(packet)
+        asked = used + records[packet.packet_id]
+        if cap_bytes is None or known.batch(asked, len(admitted) + 1) <= cap_bytes:
+            used = asked
             admitted.append(packet)
         else:
             skipped.append(packet)
     return Admission(
         admitted=_in_order(admitted),
         skipped=_in_order(skipped),
-        bytes=account.bytes,
+        bytes=known.batch(used, len(admitted)),
         cap_bytes=cap_bytes,
-        full_bytes=batch_bytes(packets, shared_header=shared_header),
+        full_bytes=known.batch(sum(records.values()), len(records)),
     )
+
+
+def _records(packets: Sequence[Packet], sizes: WireSizes, shared_header: bool) -> dict[str, int]:
+    """Return the record sizes of exactly these packets, after checking that `sizes` fit them."""
+    if packets and shared_header and not sizes.header:
+        raise ValueError("sizes: made without the shared header; call wire_sizes(packets, shared_header=True)")
+    try:
+        records = {packet.packet_id: sizes.records[packet.packet_id] for packet in packets}
+    except KeyError as error:
+        raise WireError(f"packet {error.args[0]!r} has no size: make `sizes` of this task's packets") from None
+    if len(records) != len(packets):
+        raise WireError(f"{len(packets) - len(records)} of {len(packets)} packets occur twice in one batch")
+    return records
 
 
 def _in_order(packets: Sequence[Packet]) -> tuple[Packet, ...]:

@@ -22,10 +22,9 @@ from typing import Any
 
 import pandas as pd
 
-from lib.bandmas.admission import admit_static
 from lib.bandmas.replay import Render
-from lib.bandmas.schedule import REFERENCES, Schedule
-from lib.bandmas.scores import LAMBDA1, policy_scores
+from lib.bandmas.schedule import REFERENCES, Schedule, admit_kept, ranked_by
+from lib.bandmas.scores import LAMBDA1, LEARNED
 from lib.bandmas.study import Fitted
 from lib.bandmas.traffic import Traffic, all_tasks
 from lib.messages.packets import Packet
@@ -119,7 +118,7 @@ def result_table(
     rows = []
     for one in schedules:
         key, sent = context_key(one), one.admission
-        promoted = passed.get((one.workload, one.seed)) if one.predictor else None
+        promoted = passed.get((one.workload, one.seed)) if one.policy in LEARNED else None
         head = (one.workload, one.policy, one.beta, one.seed, one.task_id)
         rows.append(
             {
@@ -220,7 +219,7 @@ def measure_latency(
     ----------
     receiver : the *bare* receiver; one behind a store would be timed on reading
     sample : from `latency_sample`
-    fits : give the predictors of learned policies
+    fits : give the predictors of learned policies and the trained baselines
     repeats : the scheduler (score and admit) is timed this often; the median counts
     tick : called after each timed call, to show progress
 
@@ -239,7 +238,7 @@ def measure_latency(
             "measure_latency needs the bare receiver: a stored reply takes no time; pass the one inside it"
         )
     tasks = all_tasks(traffics)
-    predictors = {(fit.workload, fit.seed): fit.predictor for fit in fits}
+    fit_of = {(fit.workload, fit.seed): fit for fit in fits}
     prompts = [render(tasks[one.task_id], one.admission.admitted) for one in sample]
     for index in range(warm_up if prompts else 0):
         receiver.reply([prompts[index % len(prompts)]], max_tokens=max_tokens)
@@ -248,7 +247,8 @@ def measure_latency(
         start = clock()
         reply = receiver.reply([prompt], max_tokens=max_tokens)[0]
         seconds = clock() - start
-        scheduler = _scheduler_seconds(one, traffics[one.workload], predictors, lambda1, repeats, clock)
+        fit = fit_of.get((one.workload, one.seed))
+        scheduler = _scheduler_seconds(one, traffics[one.workload], fit, lambda1, repeats, clock)
         rows.append(
             {
                 **{name: getattr(one, name) for name in ("workload", "policy", "beta", "task_id")},
@@ -270,7 +270,7 @@ def measure_latency(
 def _scheduler_seconds(
     one: Schedule,
     traffic: Traffic,
-    predictors: Mapping[tuple[str, int], Any],
+    fit: Fitted | None,
     lambda1: float,
     repeats: int,
     clock: Callable[[], float],
@@ -279,12 +279,12 @@ def _scheduler_seconds(
     if one.policy in REFERENCES:
         return 0.0
     query, packets = traffic.tasks[one.task_id].query, traffic.packets[one.task_id]
-    predictor = predictors.get((one.workload, one.seed))
+    predictor, baselines = (fit.predictor, fit.baselines) if fit else (None, {})
     times = []
     for _ in range(repeats):
         start = clock()
-        scores = policy_scores(one.policy, query, packets, predictor, one.seed, lambda1=lambda1)
-        admit_static(packets, scores, one.admission.cap_bytes)
+        ranked = ranked_by(one.policy, query, packets, predictor, one.seed, lambda1=lambda1, baselines=baselines)
+        admit_kept(packets, *ranked, one.admission.cap_bytes)
         times.append(clock() - start)
     return statistics.median(times)
 

@@ -4,7 +4,9 @@
 way in, so equal inputs give equal schedules byte for byte, whatever the outcomes are. `schedule_finals` does it for
 the final tasks of every workload and seed, after checking that the predictor is still the one that was frozen.
 
-Full communication (no cap) and Empty (nothing sent) frame the policies: they are scheduled once a task.
+Full communication (no cap) and Empty (nothing sent) frame the policies: they are scheduled once a task. The reproduced
+baselines choose among packets before the rest is ranked: `ranked_by` gives scores and what may be sent for any policy,
+`admit_kept` admits under the cap.
 
 Not covered: answers and scores (`lib.bandmas.results`), adaptive admission.
 """
@@ -17,10 +19,12 @@ import msgspec
 import numpy as np
 
 from lib.bandmas.admission import Admission, admit_static, wire_cap
-from lib.bandmas.scores import LAMBDA1, LEARNED, POLICIES, Predictor, policy_scores
+from lib.bandmas.scores import BASELINES, LAMBDA1, LEARNED, POLICIES, Baseline, Predictor, policy_scores
 from lib.bandmas.shrinkage import PredictorError
 from lib.bandmas.study import Fitted
 from lib.bandmas.traffic import Traffic
+from lib.messages.packets import Packet
+from lib.messages.wire import batch_bytes
 
 FULL, EMPTY = "full", "empty"
 STUDY_POLICIES = (FULL, EMPTY, "causal", "hybrid", "semantic", "random", "smallest_first")
@@ -33,7 +37,7 @@ class Schedule(msgspec.Struct, frozen=True):
     Parameters
     ----------
     workload, seed, policy, beta, task_id : names it; `beta` is the cap as a share of the full bytes
-    predictor : fingerprint of the predictor behind a learned policy, else None
+    predictor : fingerprint of the predictor behind a learned policy or of the trained baseline, else None
     admission : packets admitted and skipped, with exact bytes
     """
 
@@ -56,6 +60,7 @@ def schedules_of(
     betas: Sequence[float] = (0.5,),
     lambda1: float = LAMBDA1,
     fingerprint: str | None = None,
+    baselines: Mapping[str, Baseline] | None = None,
 ) -> list[Schedule]:
     """Schedule tasks under every policy and cap from packets, queries and a frozen predictor alone.
 
@@ -65,28 +70,83 @@ def schedules_of(
     task_ids : what to schedule
     predictor : fitted and frozen; None if no policy needs one
     seed : names the draw of the random policy
-    policies : of `lib.bandmas.scores.POLICIES`, and ``empty``; ``full`` and ``empty`` are scheduled once a task
+    policies : of `lib.bandmas.scores.POLICIES` and `BASELINES`, and ``empty``; ``full`` and ``empty`` are scheduled once a
+        task
     betas : caps, as shares of each task's full bytes
     lambda1 : weight of the predicted effect in ``hybrid``
     fingerprint : the predictor's, recorded in the schedules of learned policies
+    baselines : policy -> trained state, for those of `BASELINES` that are scheduled
     """
-    unknown = [policy for policy in policies if policy not in (*POLICIES, EMPTY)]
+    known = (*POLICIES, *BASELINES, EMPTY)
+    unknown = [policy for policy in policies if policy not in known]
     if unknown:
-        raise ValueError(f"policy {unknown[0]!r} is unknown: use some of {', '.join((*POLICIES, EMPTY))}")
+        raise ValueError(f"policy {unknown[0]!r} is unknown: use some of {', '.join(known)}")
+    trained = dict(baselines or {})
     made = []
     for policy in policies:
+        behind = fingerprint if policy in LEARNED else None
+        behind = trained[policy].fingerprint() if policy in trained else behind
         for task_id in task_ids:
             packets, full = traffic.packets[task_id], traffic.full_bytes[task_id]
-            scores = (
-                np.zeros(len(packets))
-                if policy in REFERENCES
-                else policy_scores(policy, traffic.tasks[task_id].query, packets, predictor, seed, lambda1=lambda1)
-            )
+            query = traffic.tasks[task_id].query
+            scores, kept = ranked_by(policy, query, packets, predictor, seed, lambda1=lambda1, baselines=trained)
             for beta in [REFERENCES[policy]] if policy in REFERENCES else betas:
-                admission = admit_static(packets, scores, None if policy == FULL else wire_cap(beta, full))
-                behind = fingerprint if policy in LEARNED else None
+                admission = admit_kept(packets, scores, kept, None if policy == FULL else wire_cap(beta, full))
                 made.append(Schedule(traffic.workload, seed, policy, float(beta), task_id, behind, admission))
     return made
+
+
+def ranked_by(
+    policy: str,
+    task_query: str,
+    packets: Sequence[Packet],
+    predictor: Predictor | None = None,
+    seed: int = 0,
+    *,
+    lambda1: float = LAMBDA1,
+    baselines: Mapping[str, Baseline] | None = None,
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return, under any policy, a score for each packet of one task, and whether it may be sent at all.
+
+    Parameters
+    ----------
+    policy, task_query, packets, predictor, seed, lambda1 : as in `policy_scores`
+    baselines : policy -> trained state
+
+    Returns
+    -------
+    scores : (n_packets,) higher first; zeros for ``full`` and ``empty``
+    kept : (n_packets,) bool; all True but for the baselines
+
+    Raises
+    ------
+    ValueError
+        If a baseline has no trained state, and as `policy_scores`.
+    """
+    everything = np.ones(len(packets), dtype=bool)
+    if policy in REFERENCES:
+        return np.zeros(len(packets)), everything
+    if policy not in BASELINES:
+        return policy_scores(policy, task_query, packets, predictor, seed, lambda1=lambda1), everything
+    if not baselines or policy not in baselines:
+        raise ValueError(f"policy {policy!r} needs its trained state: train it and pass it among the baselines")
+    return baselines[policy].select(task_query, packets)
+
+
+def admit_kept(packets: Sequence[Packet], scores: np.ndarray, kept: np.ndarray, cap_bytes: int | None) -> Admission:
+    """Admit under a cap what a policy keeps; the other packets are skipped, however much room is left.
+
+    Parameters
+    ----------
+    packets, scores, cap_bytes : as in `admit_static`
+    kept : (n_packets,) bool
+    """
+    if kept.all():
+        return admit_static(packets, scores, cap_bytes)
+    sent = admit_static([packet for packet, keep in zip(packets, kept, strict=True) if keep], scores[kept], cap_bytes)
+    refused = [packet for packet, keep in zip(packets, kept, strict=True) if not keep]
+    skipped = sorted((*sent.skipped, *refused), key=lambda packet: packet.packet_id)
+    return msgspec.structs.replace(sent, skipped=tuple(skipped), full_bytes=batch_bytes(packets))
 
 
 def schedule_finals(
@@ -106,7 +166,7 @@ def schedule_finals(
     Raises
     ------
     PredictorError
-        If a predictor is not the one whose fingerprint was recorded when it was fitted.
+        If a predictor or baseline is not the one whose fingerprint was recorded when it was fitted.
     """
     schedules = []
     for fit in fits:
@@ -114,6 +174,11 @@ def schedule_finals(
             raise PredictorError(
                 f"{fit.workload}, seed {fit.seed}: the predictor changed after it was frozen; load the saved one"
             )
+        for policy, state in fit.baselines.items():
+            if state.fingerprint() != fit.baseline_fingerprints[policy]:
+                raise PredictorError(
+                    f"{fit.workload}, seed {fit.seed}: {policy} changed after it was frozen; load the saved one"
+                )
         schedules += schedules_of(
             traffics[fit.workload],
             fit.split.final,
@@ -123,5 +188,6 @@ def schedule_finals(
             betas=betas[fit.workload],
             lambda1=lambda1,
             fingerprint=fit.fingerprint,
+            baselines=fit.baselines,
         )
     return schedules

@@ -10,7 +10,10 @@ task, and the rest of a semantic prior), ``semantic`` (lexical relevance to the 
 given), ``semantic_evidence`` (the same plus one for evidence packets), ``random`` and ``smallest_first``. ``full``
 scores nothing: it is admission without a cap.
 
-Not covered: prices and queues (adaptive admission), and the two reproduced baselines.
+The two reproduced baselines, ``agentprune`` and ``safesieve``, score too, but also refuse packets; they are trained and
+frozen apart (`Baseline`) and join the other policies in `lib.bandmas.schedule`.
+
+Not covered: prices and queues (adaptive admission).
 """
 
 from __future__ import annotations
@@ -29,6 +32,7 @@ from lib.seeds import seed_of
 
 POLICIES = ("full", "causal", "hybrid", "semantic", "semantic_evidence", "random", "smallest_first")
 LEARNED = ("causal", "hybrid")
+BASELINES = ("agentprune", "safesieve")  # reproduced; each needs its trained state
 LAMBDA1 = 0.75  # weight of the predicted effect in the hybrid score
 
 # Fifty function words that say nothing about what a text is about.
@@ -49,6 +53,18 @@ class Predictor(Protocol):
     """Anything fitted that maps packet features to predicted effects."""
 
     def predict(self, X: pd.DataFrame) -> np.ndarray: ...
+
+
+class Baseline(Protocol):
+    """A reproduced baseline, trained and frozen."""
+
+    def select(self, task_query: str, packets: Sequence[Packet]) -> tuple[np.ndarray, np.ndarray]:
+        """Return a score for each packet of one task, and whether it may be sent at all, both (n_packets,)."""
+        ...
+
+    def fingerprint(self) -> str:
+        """Return the SHA-256 of its state."""
+        ...
 
 
 def policy_scores(

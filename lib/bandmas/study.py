@@ -57,6 +57,8 @@ class Fitted(msgspec.Struct, frozen=True):
     chance : share of positive packets among them, about what a random order recalls
     validation_correlation : Spearman of the frozen predictor on validation packets, looked at and never tuned on
     packets, unmeasured : profile packets with an effect, and without one (failed calls)
+    baselines, baseline_fingerprints : policy -> reproduced baseline trained on the same profile tasks, and SHA-256 of its
+        state; empty in a study without them
     """
 
     workload: str
@@ -72,6 +74,8 @@ class Fitted(msgspec.Struct, frozen=True):
     validation_correlation: float
     packets: int
     unmeasured: int
+    baselines: dict[str, Any] = {}
+    baseline_fingerprints: dict[str, str] = {}
 
 
 Splits = Mapping[str, Mapping[int, Split]]  # workload -> seed -> split
@@ -206,13 +210,40 @@ def fit_splits(
     ]
 
 
-def freeze_predictors(fits: Sequence[Fitted], folder: Path | str) -> list[Fitted]:
-    """Write each predictor as `<workload>-<seed>.json` and return the fits with what was read back.
+def with_baselines(fits: Sequence[Fitted], **trained: Mapping[tuple[str, int], Any]) -> list[Fitted]:
+    """Return the fits with reproduced baselines, so that they are frozen and scheduled beside the learned policies.
+
+    Parameters
+    ----------
+    trained : policy -> (workload, seed) -> state, from `train_agentprune` and `train_safesieve`
 
     Raises
     ------
     PredictorError
-        If a predictor does not come back with the fingerprint it was fitted with.
+        If a baseline was not trained for a fit.
+    """
+    joined = []
+    for fit in fits:
+        missing = [policy for policy, states in trained.items() if (fit.workload, fit.seed) not in states]
+        if missing:
+            raise PredictorError(
+                f"{fit.workload}, seed {fit.seed}: {missing[0]} was not trained here; train it on the same splits"
+            )
+        states = fit.baselines | {policy: states[fit.workload, fit.seed] for policy, states in trained.items()}
+        prints = {policy: state.fingerprint() for policy, state in states.items()}
+        joined.append(msgspec.structs.replace(fit, baselines=states, baseline_fingerprints=prints))
+    return joined
+
+
+def freeze_predictors(fits: Sequence[Fitted], folder: Path | str) -> list[Fitted]:
+    """Write each predictor as `<workload>-<seed>.json` and return the fits with what was read back.
+
+    Baselines are written beside it as `<workload>-<seed>-<policy>.json`.
+
+    Raises
+    ------
+    PredictorError
+        If a predictor or baseline does not come back with the fingerprint it was fitted with.
     """
     frozen = []
     for fit in fits:
@@ -220,7 +251,13 @@ def freeze_predictors(fits: Sequence[Fitted], folder: Path | str) -> list[Fitted
         loaded = ShrinkagePredictor.load(path)
         if loaded.fingerprint() != fit.fingerprint:
             raise PredictorError(f"{path}: the predictor changed between fitting and freezing; fit it again")
-        frozen.append(msgspec.structs.replace(fit, predictor=loaded))
+        baselines = {}
+        for policy, state in fit.baselines.items():
+            path = state.save(Path(folder) / f"{fit.workload}-{fit.seed}-{policy}.json")
+            baselines[policy] = type(state).load(path)
+            if baselines[policy].fingerprint() != fit.baseline_fingerprints[policy]:
+                raise PredictorError(f"{path}: {policy} changed between training and freezing; train it again")
+        frozen.append(msgspec.structs.replace(fit, predictor=loaded, baselines=baselines))
     return frozen
 
 

@@ -26,6 +26,7 @@ _ESTIMATORS = {
     "task": "mean over unique tasks of the mean of each task's rows",
     "row": "mean over rows, tasks resampled as clusters",
 }
+_QUANTILES = {"p50": 0.5, "p95": 0.95}
 _CHUNK = 4_000_000  # drawn indices held at once: 32 MB
 
 
@@ -221,7 +222,7 @@ def hierarchical_bootstrap(
     values: ArrayLike,
     seeds: Sequence[object] | pd.Series,
     *,
-    statistic: Literal["mean", "p95"] = "mean",
+    statistic: Literal["mean", "p50", "p95"] = "mean",
     resamples: int = 2_000,
     level: float = 0.95,
     block: int = 1,
@@ -233,7 +234,7 @@ def hierarchical_bootstrap(
     ----------
     values : (n_rows,) one value a task and seed, in run order within each seed
     seeds : (n_rows,) split seed of each value
-    statistic : ``mean``, or ``p95`` (linear interpolation), taken per seed and then averaged over seeds
+    statistic : ``mean``, or ``p50`` or ``p95`` (linear interpolation), taken per seed and then averaged over seeds
     block : tasks drawn together. 1 draws single tasks and ignores the autocorrelation of a queue; 10 draws moving
         blocks of
         neighbours in run order.
@@ -244,8 +245,8 @@ def hierarchical_bootstrap(
     it is *not* for repeats of the same tasks: those go through `task_cluster_bootstrap`, whose interval repeats do
     not narrow.
     """
-    if statistic not in ("mean", "p95"):
-        raise ValueError(f"statistic must be 'mean' or 'p95', not {statistic!r}")
+    if statistic not in ("mean", *_QUANTILES):
+        raise ValueError(f"statistic must be 'mean', 'p50' or 'p95', not {statistic!r}")
     if block < 1:
         raise ValueError(f"block must be at least 1 task, not {block}")
     numbers = _finite(values, "values")
@@ -268,7 +269,7 @@ def hierarchical_bootstrap(
 
 
 def _statistic(rows: np.ndarray, statistic: str) -> np.ndarray:
-    return rows.mean(axis=1) if statistic == "mean" else np.quantile(rows, 0.95, axis=1)
+    return rows.mean(axis=1) if statistic == "mean" else np.quantile(rows, _QUANTILES[statistic], axis=1)
 
 
 def _picks(rng: np.random.Generator, n: int, draws: int, block: int = 1) -> list[np.ndarray]:

@@ -271,6 +271,7 @@ class TreeRunner:
         self.dtype = model.get_input_embeddings().weight.dtype
         self._probe()
         self.forward_tokens = 0  # tokens pushed through the layers, for tests and benchmarks
+        self.tokens_read = 0  # those of them that read trees
 
     @torch.inference_mode()
     def _probe(self) -> None:
@@ -285,7 +286,7 @@ class TreeRunner:
             # In half precision two correct attentions may differ by a tenth on a probe without sense; agreeing with one is enough.
             plain.append(self._plain_logits(prompts, "sdpa"))
         self.model.set_attn_implementation(INTERFACE)
-        self.forward_tokens = 0
+        self.forward_tokens = self.tokens_read = 0
         tree = build_tree(prompts)
         _, states = self.read(tree, np.asarray(tree.leaf))
         mine = self.logits(states)
@@ -325,6 +326,7 @@ class TreeRunner:
 
     def read(self, tree: PrefixTree, wanted: np.ndarray) -> tuple[KeyValues, Tensor]:
         """Read a whole tree; returns its buffers and the hidden states of the `wanted` slots, shape (len(wanted), hidden)."""
+        self.tokens_read += len(tree)
         store = KeyValues(self.config, 1, len(tree), self.dtype, self.device)
         kept = torch.empty((len(wanted), self.config.hidden_size), dtype=self.dtype, device=self.device)
         for chunk in chunk_segments(tree.segments, self.chunk_tokens):

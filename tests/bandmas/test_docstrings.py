@@ -10,7 +10,10 @@ import pytest
 
 @pytest.mark.parametrize(
     "module",
-    ["lib.bandmas.admission", "lib.bandmas.features", "lib.bandmas.scores", "lib.bandmas.shrinkage"],
+    [
+        *("lib.bandmas.admission", "lib.bandmas.features", "lib.bandmas.scores", "lib.bandmas.shrinkage"),
+        *("lib.bandmas.edge_masks", "lib.bandmas.fusion", "lib.bandmas.zero_extension"),
+    ],
 )
 def test_examples(module: str) -> None:
     result = doctest.testmod(importlib.import_module(module))

@@ -12,6 +12,7 @@ import msgspec
 import pandas as pd
 import pytest
 
+from lib.bandmas.agentprune import train_agentprune
 from lib.bandmas.results import (
     COLUMNS,
     answer_schedules,
@@ -23,6 +24,10 @@ from lib.bandmas.results import (
     result_table,
     scorer_of,
 )
+from lib.bandmas.safesieve import train_safesieve
+from lib.bandmas.schedule import schedule_finals
+from lib.bandmas.scores import BASELINES
+from lib.bandmas.study import with_baselines
 from lib.bandmas.traffic import packet_tokens
 from lib.evaluation.summary import main_table
 from lib.messages.prompts import NO_EVIDENCE, receiver_prompt
@@ -242,3 +247,15 @@ def test_a_reply_that_stays_unreadable_was_not_repaired(study: Study) -> None:
     frame = result_table(study.schedules, replies, study.workloads, tokens, study.fits)
     assert frame["answered"].all() and not frame[["parsed", "repaired"]].any().any()
     assert frame["extracted"].isna().all() and frame["task_utility"].eq(0).all()
+
+
+def test_baselines_are_timed_and_have_no_gate(study: Study) -> None:
+    how = (ScriptedReceiver(), study.traffics, study.splits, scorer_of(study.workloads))
+    fits = with_baselines(study.fits, agentprune=train_agentprune(*how), safesieve=train_safesieve(*how))
+    schedules = schedule_finals(study.traffics, fits, policies=(*BASELINES, "causal"), betas=BETAS)
+    timed = measure_latency(ScriptedReceiver(), latency_sample(schedules, CAPS, 0, 1), study.traffics, fits, repeats=2)
+    assert timed.groupby("policy")["scheduler_ms"].min().loc[list(BASELINES)].gt(0).all()
+    replies = answer_schedules(ScriptedReceiver(), schedules, study.traffics)
+    tokens = packet_tokens(study.traffics, ScriptedReceiver().count_tokens)
+    frame = result_table(schedules, replies, study.workloads, tokens, fits)
+    assert frame["promoted"].isna().equals(frame["policy"] != "causal") and frame["predictor"].notna().all()

@@ -3,23 +3,29 @@
 from __future__ import annotations
 
 import inspect
+import warnings
 from collections.abc import Sequence
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
 import msgspec
+import numpy as np
 import pytest
 
 from lib.bandmas import PredictorError, policy_scores, rank
-from lib.bandmas.schedule import STUDY_POLICIES, Schedule, schedule_finals, schedules_of
-from lib.bandmas.study import Fitted, freeze_predictors
+from lib.bandmas.agentprune import train_agentprune
+from lib.bandmas.results import scorer_of
+from lib.bandmas.safesieve import train_safesieve
+from lib.bandmas.schedule import STUDY_POLICIES, Schedule, admit_kept, ranked_by, schedule_finals, schedules_of
+from lib.bandmas.scores import BASELINES
+from lib.bandmas.study import Fitted, freeze_predictors, with_baselines
 from lib.bandmas.traffic import load_workloads, traffic_of
 from lib.messages import batch_bytes
 from lib.messages.packets import Packet
 from lib.messages.produce import produce
 from lib.messages.prompts import NO_EVIDENCE, query_line, receiver_prompt
-from lib.models.receiver import Prompt, Reply
+from lib.models.receiver import Prompt, Receiver, Reply
 from lib.models.scripted import ScriptedReceiver
 from lib.tasks.task import Gold, Task, Workload
 from tests.bandmas.studies import BETAS, NAMES, Study, run_study
@@ -91,7 +97,7 @@ def test_with_a_frozen_predictor_no_gold_at_all_reaches_a_schedule(study: Study,
 def test_no_argument_of_a_schedule_can_carry_an_outcome() -> None:
     annotations = {name: str(p.annotation) for name, p in inspect.signature(schedules_of).parameters.items()}
     assert set(annotations) == {
-        *("traffic", "task_ids", "predictor", "seed", "policies", "betas", "lambda1", "fingerprint"),
+        *("traffic", "task_ids", "predictor", "seed", "policies", "betas", "lambda1", "fingerprint", "baselines"),
     }
     assert not any(word in text for text in annotations.values() for word in ("Workload", "Gold", "Reply", "DataFrame"))
 
@@ -154,6 +160,70 @@ def test_a_predictor_that_is_not_the_frozen_one_is_refused(study: Study) -> None
     swapped = [msgspec.structs.replace(study.fits[0], predictor=study.fits[1].predictor)]
     with pytest.raises(PredictorError, match="worlds_verification, seed 0: the predictor changed after it was frozen"):
         schedule_finals(study.traffics, swapped, betas=BETAS)
+
+
+def baseline_fits(study: Study, workloads: dict[str, Workload], receiver: Receiver, folder: Path) -> list[Fitted]:
+    """Train, join and freeze both baselines on the profile tasks of a study."""
+    how = (receiver, study.traffics, study.splits, scorer_of(workloads))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # false gold may pay nothing
+        fits = with_baselines(study.fits, agentprune=train_agentprune(*how), safesieve=train_safesieve(*how))
+    return freeze_predictors(fits, folder)
+
+
+@pytest.mark.parametrize("seed", [0, 1])
+def test_baselines_are_trained_and_scheduled_without_final_gold_or_replies(
+    study: Study, tmp_path: Path, seed: int
+) -> None:
+    final = {name: study.splits[name][seed].final for name in NAMES}
+    clean = baseline_fits(study, study.workloads, ScriptedReceiver(), tmp_path / "clean")
+    liar = Liar([study.traffics[name].tasks[task_id] for name in NAMES for task_id in final[name]])
+    workloads = {name: false_gold(study.workloads[name], final[name]) for name in NAMES}
+    other = baseline_fits(study, workloads, liar, tmp_path / "other")
+    made = [schedule_finals(study.traffics, fits, policies=BASELINES, betas=BETAS) for fits in (clean, other)]
+    mine = [[one for one in some if one.seed == seed] for some in made]
+    assert len(mine[0]) == 32 and as_bytes(mine[0]) == as_bytes(mine[1])
+    changed = {fit.seed for fit, lied in zip(clean, other, strict=True) if fit.baselines != lied.baselines}
+    assert changed == {1 - seed}, "the other seed learned from some of these tasks"
+
+
+def test_baselines_stand_under_the_same_cap_and_name_their_state(study: Study, tmp_path: Path) -> None:
+    fits = baseline_fits(study, study.workloads, ScriptedReceiver(), tmp_path)
+    prints = {
+        (fit.workload, fit.seed, policy): fit.baselines[policy].fingerprint() for fit in fits for policy in BASELINES
+    }
+    made = schedule_finals(study.traffics, fits, policies=(*STUDY_POLICIES, *BASELINES), betas=BETAS)
+    assert as_bytes([one for one in made if one.policy not in BASELINES]) == as_bytes(study.schedules)
+    capped = [one for one in made if one.policy in BASELINES]
+    assert len(capped) == 2 * 32
+    for one in capped:
+        full = study.traffics[one.workload].full_bytes[one.task_id]
+        assert one.predictor == prints[one.workload, one.seed, one.policy]
+        assert one.admission.bytes <= one.admission.cap_bytes == int(Fraction(str(one.beta)) * full)
+        assert {*one.admission.admitted, *one.admission.skipped} == {*study.traffics[one.workload].packets[one.task_id]}
+        assert one.admission.full_bytes == full
+    swapped = [msgspec.structs.replace(fits[0], baselines=fits[1].baselines)]
+    with pytest.raises(PredictorError, match="worlds_verification, seed 0: agentprune changed after it was frozen"):
+        schedule_finals(study.traffics, swapped, betas=BETAS)
+
+
+def test_refused_packets_stay_out_and_are_counted(study: Study) -> None:
+    packets = study.traffics["worlds_bridge"].packets[study.splits["worlds_bridge"][0].final[0]]
+    scores, kept = np.arange(len(packets), dtype=float), np.arange(len(packets)) % 2 == 0
+    sent = admit_kept(packets, scores, kept, None)
+    assert sent.admitted == packets[::2] and sent.skipped == packets[1::2]
+    assert (sent.bytes, sent.full_bytes) == (batch_bytes(packets[::2]), batch_bytes(packets))
+    none = admit_kept(packets, scores, np.zeros(len(packets), dtype=bool), 500)
+    assert (none.admitted, none.skipped, none.bytes) == ((), packets, 0)
+
+
+def test_a_policy_that_is_no_baseline_refuses_nothing(study: Study) -> None:
+    packets = study.traffics["worlds_bridge"].packets[study.splits["worlds_bridge"][0].final[0]]
+    for policy in ("full", "empty", "semantic", "causal"):
+        scores, kept = ranked_by(policy, "q", packets, study.fits[0].predictor)
+        assert kept.all() and scores.shape == (len(packets),)
+    with pytest.raises(ValueError, match="policy 'safesieve' needs its trained state"):
+        ranked_by("safesieve", "q", packets, study.fits[0].predictor)
 
 
 def test_an_unknown_policy_and_a_missing_predictor_are_named(study: Study) -> None:

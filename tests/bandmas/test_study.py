@@ -11,6 +11,7 @@ import pandas as pd
 import pytest
 
 from lib.bandmas import LeakError, PredictorError, ShrinkagePredictor, effects_of, packet_features
+from lib.bandmas.agentprune import AgentPrune, AgentPruneSettings, Edge
 from lib.bandmas.study import (
     fit_split,
     fit_splits,
@@ -23,6 +24,7 @@ from lib.bandmas.study import (
     splits_of,
     support_table,
     visible_effects,
+    with_baselines,
 )
 from lib.tasks.task import Split
 from tests.bandmas.studies import NAMES, Counting, Study, run_study
@@ -134,6 +136,30 @@ def test_predictors_are_frozen_in_files_and_read_back(study: Study, tmp_path: Pa
     assert all(after.predictor is not before.predictor for after, before in zip(frozen, fits, strict=True))
     stale = [msgspec.structs.replace(fits[0], fingerprint="0" * 64)]
     with pytest.raises(PredictorError, match="changed between fitting and freezing"):
+        freeze_predictors(stale, tmp_path)
+
+
+def test_baselines_are_frozen_beside_the_predictor(study: Study, tmp_path: Path) -> None:
+    states = {
+        (fit.workload, fit.seed): AgentPrune(
+            workload=fit.workload, seed=fit.seed, contexts=40, failed=0, rewarded=7, turns=False,
+            settings=AgentPruneSettings(), edges=(Edge("spatial", 0, "", 0.25, True),),
+        )
+        for fit in study.fits
+    }  # fmt: skip
+    fits = with_baselines(study.fits, agentprune=states)
+    frozen = freeze_predictors(fits, tmp_path)
+    stems = [f"{fit.workload}-{fit.seed}{end}.json" for fit in fits for end in ("", "-agentprune")]
+    assert sorted(path.name for path in tmp_path.iterdir()) == sorted(stems)
+    for before, after in zip(fits, frozen, strict=True):
+        state = states[before.workload, before.seed]
+        assert after.baselines == {"agentprune": state} and after.baselines["agentprune"] is not state
+        assert after.baseline_fingerprints == {"agentprune": state.fingerprint()}
+    assert all(fit.baselines == {} for fit in study.fits), "a study without them has none"
+    with pytest.raises(PredictorError, match="worlds_bridge, seed 1: agentprune was not trained here"):
+        with_baselines(study.fits, agentprune={key: one for key, one in states.items() if key != ("worlds_bridge", 1)})
+    stale = [msgspec.structs.replace(fits[0], baseline_fingerprints={"agentprune": "0" * 64})]
+    with pytest.raises(PredictorError, match="agentprune changed between training and freezing"):
         freeze_predictors(stale, tmp_path)
 
 

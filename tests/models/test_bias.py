@@ -11,11 +11,12 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from lib.models.random_models import chat_model
 from lib.models.receiver import Prompt, Turn, text_key
 from lib.models.scripted import ScriptedReceiver
 from lib.models.structured import consume_forced
 from lib.models.transformers_receiver import TransformersReceiver
-from tests.models.tiny import chat_model, chat_receiver
+from tests.models.tiny import chat_receiver
 
 SAID = (
     "yes",

@@ -10,8 +10,9 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from lib.models.chat import ChatEncoder
+from lib.models.random_models import BOS, CHATML, END, START, chat_tokenizer
 from lib.models.receiver import Prompt, Turn
-from tests.models.tiny import BOS, CHATML, END, START, WORDS, chat_tokenizer, write_tokenizer
+from tests.models.tiny import WORDS, write_tokenizer
 
 HOSTILE = [
     END,

@@ -10,8 +10,8 @@ import pytest
 
 from lib.fetch import SourceError
 from lib.models import Prompt, ScriptedReceiver, Turn, open_receiver
+from lib.models.random_models import chat_model, chat_tokenizer
 from lib.models.transformers_receiver import TransformersReceiver
-from tests.models.tiny import chat_model, chat_tokenizer
 
 
 def test_scripted_costs_no_import_of_torch() -> None:

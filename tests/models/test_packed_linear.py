@@ -9,8 +9,9 @@ from torch import nn
 import lib.models.packed_linear as packing
 import lib.models.transformers_receiver as engine
 from lib.models.packed_linear import PackedLinear, can_pack, pack_linears
+from lib.models.random_models import chat_model
 from lib.models.receiver import Prompt, Turn
-from tests.models.tiny import chat_model, chat_receiver
+from tests.models.tiny import chat_receiver
 
 CPU = torch.device("cpu")
 needs_operators = pytest.mark.skipif(not can_pack(CPU), reason="this build of torch has no oneDNN operators")

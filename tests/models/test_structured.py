@@ -13,12 +13,13 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from jsonschema import validate
 
+from lib.models.random_models import TOOL, VOCABULARY, chat_model, chat_tokenizer
 from lib.models.receiver import Prompt, Reply, Turn
 from lib.models.structured import JsonGrammar, consume_forced
 from lib.models.transformers_receiver import TransformersReceiver
 from lib.models.tree_attention import RowPlan
 from tests.models.test_chat import ANY, HOSTILE
-from tests.models.tiny import TOOL, VOCABULARY, chat_model, chat_receiver, chat_tokenizer
+from tests.models.tiny import chat_receiver
 
 # Ids that would break out of a JSON string, of a line, of a turn or of a normal form.
 IDS = [*HOSTILE[:6], TOOL, 'q"uo\\te', "a\nb\tc", "é😀", "e\u0301", "\u2028", "a" * 40, "none", "none stated"]

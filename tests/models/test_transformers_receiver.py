@@ -15,10 +15,11 @@ from hypothesis import strategies as st
 
 import lib.models.transformers_receiver as engine
 from lib.models.prefix_tree import build_tree
+from lib.models.random_models import chat_model, end_tokens
 from lib.models.receiver import Prompt, Receiver, Reply, Turn
 from lib.models.transformers_receiver import TransformersReceiver
 from tests.models.strategies import chats
-from tests.models.tiny import chat_model, chat_receiver, end_tokens
+from tests.models.tiny import chat_receiver
 
 FAMILIES = ("llama", "qwen2", "qwen3", "mistral")
 ENDS = 60  # of 384 tokens end a reply, so that replies differ in length

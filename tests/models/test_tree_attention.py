@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from lib.models.prefix_tree import build_tree
+from lib.models.random_models import VOCABULARY, chat_config, chat_model
 from lib.models.tree_attention import RowPlan, TreeRunner, tree_attention
 from tests.models.strategies import token_sets
-from tests.models.tiny import VOCABULARY, chat_config, chat_model
 
 FAMILIES = ("llama", "qwen2", "qwen3", "mistral")
 

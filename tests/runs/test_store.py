@@ -83,6 +83,68 @@ def test_a_transaction_is_whole_or_absent(path: Path) -> None:
         assert store.stats()["replies"] == 0
 
 
+def test_a_full_disk_is_named_and_costs_the_transaction_only(path: Path) -> None:
+    with Store(path) as store:
+        store.put([(key("a"), reply("a"))])
+        (pages,) = store._db.execute("PRAGMA page_count").fetchone()
+        store._db.execute(f"PRAGMA max_page_count = {pages + 3}")
+        with pytest.raises(StoreError, match=r"store\.sqlite: database or disk is full"):
+            store.put([(key(f"b{i}"), reply("x" * 3000)) for i in range(50)])
+        assert store.put([(key("c"), reply("c"))]) == 1
+        assert store.check() == 2
+
+
+DYING = """
+import os, signal, sys
+from lib.runs.store import Key, Store
+rows = [(Key("reply", "r", f"new{i}", "{}"), {"text": "x" * 200_000}) for i in range(20)]
+for statements in range(24):
+    pid = os.fork()
+    if pid == 0:
+        store, seen = Store(sys.argv[1]), []
+        def before(statement):
+            if len(seen) == statements:
+                os.kill(os.getpid(), signal.SIGKILL)
+            seen.append(statement)
+        store._db.set_trace_callback(before)
+        store.put(rows)
+        os._exit(0)
+    code = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+    with Store(sys.argv[1]) as store:
+        print(code, store.check())
+"""
+
+
+def test_killed_before_any_statement_of_a_transaction_it_leaves_nothing_of_it(path: Path) -> None:
+    """4 MB a transaction: more than SQLite's page cache, so that parts of it are in the file before it is committed."""
+    with Store(path) as store:
+        store.put([(key("a"), reply("a"))])
+    done = subprocess.run(
+        [sys.executable, "-c", DYING, str(path)], cwd=LIB.parent, capture_output=True, text=True, timeout=300
+    )
+    # BEGIN, 20 rows and COMMIT; the 23rd life is the first that ends by itself
+    assert done.stdout.splitlines() == ["-9 1"] * 22 + ["0 21"] * 2, done.stderr
+
+
+def test_a_torn_write_ahead_log_costs_whole_transactions_from_its_end(path: Path, tmp_path: Path) -> None:
+    with Store(path) as store:
+        for i in range(10):
+            store.put([(key(f"{i}{part}"), reply("x" * 1500)) for part in "abc"])
+        database, log = path.read_bytes(), path.with_name("store.sqlite-wal").read_bytes()
+    left = []
+    for number, cut in enumerate([*range(0, len(log), len(log) // 50), len(log)]):
+        torn = tmp_path / f"torn{number}.sqlite"
+        torn.write_bytes(database)
+        torn.with_name(f"{torn.name}-wal").write_bytes(log[:cut])
+        with Store(torn) as store:
+            whole, rest = divmod(store.check(), 3)
+            assert rest == 0
+            assert len(store.get([key(f"{i}{part}") for i in range(whole) for part in "abc"])) == 3 * whole
+        left.append(whole)
+    assert left == sorted(left)
+    assert {*left} == {*range(11)}
+
+
 def test_failures_are_counted_and_never_served(path: Path) -> None:
     with Store(path) as store:
         store.put_failures([(key(), "OutOfMemory: 8 GiB")], name="tiny")
