@@ -1,6 +1,6 @@
 # The laboratory's commands. `make` alone lists them. Each target that needs the environment makes or mends .venv first.
 #   PROFILE=smoke|laptop|paper   which parameters (default laptop)
-#   ARGS="..."                   further arguments for `python -m lib run`, such as ARGS="--only 11_replay_packet_effects"
+#   ARGS="..."                   further arguments for `python -m lib run` (or bench), such as ARGS="--only 11_replay_packet_effects"
 #   PY=python                    use this Python (a conda environment, say) instead of .venv
 
 PROFILE ?= laptop
@@ -48,8 +48,8 @@ doctor: $(ENVIRONMENT) ## Say what this machine has and what is missing
 report: $(ENVIRONMENT) ## Write the HTML pages of the finished runs
 	@$(RUN) report
 
-bench: $(ENVIRONMENT) ## Time replay of one task against plain ways to do it, same prompts and weights
-	@$(RUN) bench
+bench: $(ENVIRONMENT) ## Time replay against the other ways to do it, with growth curves (half an hour; ARGS="--rounds 1" for less)
+	@$(RUN) bench --curve-packets 4 8 12 24 48 64 --curve-tasks 1 2 4 $(ARGS)
 
 lint: $(ENVIRONMENT) ## Lint, formatting, types and import floors only
 	$(PY) -m ruff check .

@@ -64,8 +64,10 @@ class Sweep:
         path = self.folder / COMPUTED
         return re.findall(r"[0-9a-f]{64}(?=\n)", path.read_text()) if path.exists() else []
 
-    def account(self, *, killed: bool) -> None:
-        """Check the life that just ended against what the store held when it started."""
+    def account(self, code: int) -> None:
+        """Check the life that just ended, with its exit code, against what the store held when it started."""
+        assert code in (0, -signal.SIGKILL), "the sweep failed"
+        killed = code != 0
         log, held = self.computed(), self.held()
         fresh = log[len(self.log_before) :]
         assert len(set(fresh)) == len(fresh), "computed twice in one life"
@@ -100,19 +102,10 @@ def life_of(folder: Path, started: float) -> dict[str, float]:
 
 
 @contextmanager
-def server(errors: Path, *modules: str) -> Iterator[subprocess.Popen[str]]:
+def server(*modules: str) -> Iterator[subprocess.Popen[str]]:
     """Start the process that forks a life for each order."""
-    with (
-        errors.open("w") as stream,
-        subprocess.Popen(
-            [*SWEEP, "--serve", *modules],
-            cwd=ROOT,
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=stream,
-            text=True,
-        ) as process,
-    ):
+    command = [*SWEEP, "--serve", *modules]
+    with subprocess.Popen(command, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
         yield process
         assert process.stdin is not None
         process.stdin.close()
@@ -127,8 +120,7 @@ def order(
     process.stdin.write(msgspec.json.encode(Order(str(sweep.folder), receiver, mark, delay)).decode() + "\n")
     process.stdin.flush()
     code = int(process.stdout.readline())
-    assert code in (0, -signal.SIGKILL), "the sweep failed"
-    sweep.account(killed=code != 0)
+    sweep.account(code)
     return code
 
 
@@ -137,7 +129,7 @@ def interpreter(sweep: Sweep, delay: float) -> int:
     life = subprocess.Popen([*SWEEP, str(sweep.folder)], cwd=ROOT)
     time.sleep(delay)
     life.kill()
-    sweep.account(killed=life.wait() != 0)
+    sweep.account(life.wait())
     return life.returncode
 
 
@@ -156,12 +148,12 @@ def test_row_41_fifty_kills_anywhere_in_a_replay_sweep_change_nothing(tmp_path: 
     calm = Sweep(tmp_path / "calm")
     started = time.monotonic()
     subprocess.run([*SWEEP, str(calm.folder)], cwd=ROOT, check=True, timeout=300)
-    calm.account(killed=False)
+    calm.account(0)
     seconds, total = life_of(calm.folder, started), len(calm.computed())
     points = [(phase, (place + draw.random()) / count) for phase, count in KILLS.items() for place in range(count)]
     draw.shuffle(points)
     halfway = 0
-    with server(tmp_path / "errors") as process:
+    with server() as process:
         for number in range(STORES):
             sweep = Sweep(tmp_path / f"stormy-{number}")
             for phase, share in sorted(points[number::STORES], key=lambda point: point[0] == "export"):
@@ -195,7 +187,7 @@ def test_three_kills_of_a_sweep_with_a_real_model_change_nothing(tmp_path: Path)
     model = "smollm2-135m"
     calm, stormy = Sweep(tmp_path / "calm"), Sweep(tmp_path / "stormy")
     modules = ("lib.models.transformers_receiver", "transformers.models.llama.modeling_llama")
-    with server(tmp_path / "errors", *modules) as process:
+    with server(*modules) as process:
         assert order(process, calm, model) == 0
         seconds = life_of(calm.folder, 0.0)
         points = [("receiver", seconds["receiver"] / 2), (call_mark(1), 0.0), (call_mark(1), seconds["replay"] / 5)]

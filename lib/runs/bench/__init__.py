@@ -10,7 +10,7 @@ one-at-a-time `generate` (module `outputs`). The machine's own matrix-product ra
 - prompts: the replay prompts of one task or several;
 - contenders: one at a time, padded batches in given and in sorted order, a shared prefix, this suite's prefix tree;
 - engines: llama.cpp and vLLM where they are installed;
-- compare, curves: the table and its growth in packets and tasks; command: what is printed and kept;
+- compare: the table; command: its growth in packets and tasks, what is printed and kept; profile: where the tree's own time goes;
 - gpu_check: correctness, then timings, on a CUDA device;
 - admission: what keeping exact bytes costs a scheduler.
 

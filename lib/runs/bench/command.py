@@ -2,7 +2,7 @@
 
 The main table is one replay task. The curves repeat it with more packets in the task, and with more tasks of the same size; there
 contenders that would take too long sit out. Every point is kept as soon as it is measured, so that an interrupted run leaves what it
-has: `bench.parquet` and `bench.json` (main table), `curve_packets`, `curve_tasks` and a figure in the output folder.
+has: `bench.parquet` and `bench.json` (main table), `profile`, `curve_packets`, `curve_tasks` and a figure in the output folder.
 
 Not covered: choosing a winner.
 """
@@ -15,6 +15,7 @@ from pathlib import Path
 
 import msgspec
 import pandas as pd
+import torch
 
 from lib.evaluation.bench_figures import engine_figure
 from lib.evaluation.saving import save_figure, save_table
@@ -23,6 +24,7 @@ from lib.models.weights import LoadedModel, load_weights
 from lib.runs.bench.compare import compare
 from lib.runs.bench.contenders import Generate, SharedPrefix, Tree
 from lib.runs.bench.engines import Engine, Engines, open_engines
+from lib.runs.bench.profile import profiled
 from lib.runs.bench.prompts import replay_prompts
 
 BATCHES = (4, 8, 13)  # sizes tried for padded batches, on every second prompt; the fastest is the contender
@@ -98,14 +100,13 @@ class Bench:
         encoded = [self.receiver.encoder.encode(prompt) for prompt in prompts]
         if not self.batch:
             self.batch = self._best_batch(encoded, new_tokens)
-        by_tokens = {tuple(ids): prompt for ids, prompt in zip(encoded, prompts, strict=True)}
         ends = self.receiver.eos
         contenders: list[Engine] = [
             Generate(self.plain, ends),
             Generate(self.plain, ends, batch=self.batch, sort=False),
             Generate(self.plain, ends, batch=self.batch),
             SharedPrefix(self.plain, ends),
-            Tree(self.receiver, by_tokens),
+            self._tree(packets, tasks),
             *self.others.ready,
         ]
         table = compare(
@@ -125,6 +126,16 @@ class Bench:
         table.insert(3, "tasks", tasks)
         table["peak_mib"] = table["peak_bytes"] / 2**20
         return table
+
+    def profile(self, plan: Plan) -> pd.DataFrame:
+        """Return where the time of the prefix tree goes on the prompts of the main table."""
+        encoded = [self.receiver.encoder.encode(prompt) for prompt in self.prompts[plan.main]]
+        return profiled(self._tree(*plan.main), encoded, plan.new_tokens, torch.device(self.plain.device))
+
+    def _tree(self, packets: int, tasks: int) -> Tree:
+        return Tree(
+            self.receiver, {tuple(self.receiver.encoder.encode(one)): one for one in self.prompts[packets, tasks]}
+        )
 
     def _best_batch(self, encoded: Sequence[Sequence[int]], new_tokens: int) -> int:
         """Return the batch size at which sorted padded batches are fastest here, tried once each."""
@@ -151,8 +162,11 @@ def bench(folder: Path, name: str, dtype: str, device: str, plan: Plan, log: Cal
     try:
         table = made.point(plan.packets, plan.tasks, plan.new_tokens, plan.rounds, float("inf"))
         save_table(table, folder, "bench")
-        log("")
-        log(shown(table))
+        log(f"\n{shown(table)}")
+        groups = made.profile(plan)
+        save_table(groups, folder, "profile")
+        parts = ", ".join(f"{row.group} {row.share:.0%}" for row in groups.itertuples())
+        log(f"where the prefix tree's time goes: {parts}")
         curves: dict[str, list[pd.DataFrame]] = {"curve_packets": [], "curve_tasks": []}
         for place, (packets, tasks) in enumerate(plan.points):
             which = "curve_packets" if place < len(plan.more_packets) else "curve_tasks"

@@ -16,6 +16,7 @@ from lib.models.prefix_tree import build_tree
 from lib.runs.bench.command import Bench, Plan, bench, shown
 from lib.runs.bench.contenders import Generate, SharedPrefix, until_end
 from lib.runs.bench.outputs import differences, same_outputs
+from lib.runs.bench.profile import group_of
 from lib.runs.bench.prompts import replay_prompts
 from lib.runs.bench.roof import Roof, measure_roof
 
@@ -108,7 +109,7 @@ def test_the_plan_is_run_printed_and_kept(folder: Path, tmp_path: Path) -> None:
     said: list[str] = []
     plan = Plan(packets=2, new_tokens=2, rounds=1, more_packets=(2, 3), more_tasks=(1,))
     assert bench(tmp_path, str(folder), "float32", "cpu", plan, said.append) == 0
-    for name in ("bench", "curve_packets", "curve_tasks"):
+    for name in ("bench", "profile", "curve_packets", "curve_tasks"):
         assert (tmp_path / f"{name}.json").is_file()
     assert (tmp_path / "bench.png").stat().st_size > 10_000
     assert set(pd.read_parquet(tmp_path / "curve_packets.parquet")["packets"]) == {2, 3}
@@ -125,7 +126,28 @@ def test_growth_panels_leave_gaps_where_a_contender_sat_out(table: pd.DataFrame)
     assert "prefix tree" in shown(table.reset_index())
 
 
-# ---------------------------------------------------------------------------------------------------------------- roof and outputs
+# ------------------------------------------------------------------------------------------------------- profile, roof and outputs
+
+
+@pytest.mark.parametrize(
+    ("operator", "group"),
+    [
+        ("mkldnn::_linear_pointwise", "matrix products"),
+        ("aten::mm", "matrix products"),
+        ("aten::_scaled_dot_product_flash_attention_for_cpu", "attention"),
+        ("fmha_cutlassf_bf16_gemm", "attention"),
+        ("aten::silu", "other operators"),
+    ],
+)
+def test_operators_are_grouped_by_name(operator: str, group: str) -> None:
+    assert group_of(operator) == group
+
+
+def test_the_groups_of_the_profile_fill_the_call(made: Bench) -> None:
+    groups = made.profile(Plan(packets=2, new_tokens=3)).set_index("group")
+    assert set(groups.index) == {"matrix products", "attention", "other operators", "outside operators"}
+    assert groups["share"].sum() == pytest.approx(1.0, abs=0.02)
+    assert (groups.loc[["matrix products", "attention"], "seconds"] > 0).all()
 
 
 def test_the_floor_adds_layers_and_head() -> None:
