@@ -167,20 +167,20 @@ def bench(folder: Path, name: str, dtype: str, device: str, plan: Plan, log: Cal
         save_table(groups, folder, "profile")
         parts = ", ".join(f"{row.group} {row.share:.0%}" for row in groups.itertuples())
         log(f"where the prefix tree's time goes: {parts}")
-        curves: dict[str, list[pd.DataFrame]] = {"curve_packets": [], "curve_tasks": []}
+        save_figure(engine_figure(table), folder, "bench")
+        curves: dict[str, pd.DataFrame] = {}
         for place, (packets, tasks) in enumerate(plan.points):
             which = "curve_packets" if place < len(plan.more_packets) else "curve_tasks"
-            if (packets, tasks) == plan.main:
-                curves[which].append(table)
-            else:
+            rows = table
+            if (packets, tasks) != plan.main:
                 log(f"\n{packets} packets, {tasks} task{'s' if tasks > 1 else ''}")
-                curves[which].append(made.point(packets, tasks, plan.new_tokens, 1, plan.limit))
-                log(shown(curves[which][-1]))
-            save_table(pd.concat(curves[which], ignore_index=True), folder, which)
+                rows = made.point(packets, tasks, plan.new_tokens, 1, plan.limit)
+                log(shown(rows))
+            curves[which] = pd.concat([*([curves[which]] if which in curves else []), rows], ignore_index=True)
+            save_table(curves[which], folder, which)
+            save_figure(engine_figure(table, curves.get("curve_packets"), curves.get("curve_tasks")), folder, "bench")
     finally:
         made.close()
-    frames = {which: pd.concat(parts, ignore_index=True) for which, parts in curves.items() if parts}
-    save_figure(engine_figure(table, frames.get("curve_packets"), frames.get("curve_tasks")), folder, "bench")
     log(f"\nkept in {folder}")
     return 0
 
