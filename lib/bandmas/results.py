@@ -220,7 +220,8 @@ def measure_latency(
     receiver : the *bare* receiver; one behind a store would be timed on reading
     sample : from `latency_sample`
     fits : give the predictors of learned policies and the trained baselines
-    repeats : the scheduler (score and admit) is timed this often; the median counts
+    repeats : the scheduler (score and admit) is timed this often; the median counts. Serialising the task's packets for
+        their sizes, once, is part of the time
     tick : called after each timed call, to show progress
 
     Returns

@@ -6,7 +6,7 @@ the final tasks of every workload and seed, after checking that the predictor is
 
 Full communication (no cap) and Empty (nothing sent) frame the policies: they are scheduled once a task. The reproduced
 baselines choose among packets before the rest is ranked: `ranked_by` gives scores and what may be sent for any policy,
-`admit_kept` admits under the cap.
+`admit_kept` admits under the cap. The packets of a task are serialised once, whatever the number of policies and caps.
 
 Not covered: answers and scores (`lib.bandmas.results`), adaptive admission.
 """
@@ -18,13 +18,12 @@ from collections.abc import Mapping, Sequence
 import msgspec
 import numpy as np
 
-from lib.bandmas.admission import Admission, admit_static, wire_cap
+from lib.bandmas.admission import Admission, WireSizes, admit_static, wire_cap, wire_sizes
 from lib.bandmas.scores import BASELINES, LAMBDA1, LEARNED, POLICIES, Baseline, Predictor, policy_scores
 from lib.bandmas.shrinkage import PredictorError
 from lib.bandmas.study import Fitted
 from lib.bandmas.traffic import Traffic
 from lib.messages.packets import Packet
-from lib.messages.wire import batch_bytes
 
 FULL, EMPTY = "full", "empty"
 STUDY_POLICIES = (FULL, EMPTY, "causal", "hybrid", "semantic", "random", "smallest_first")
@@ -82,6 +81,7 @@ def schedules_of(
     if unknown:
         raise ValueError(f"policy {unknown[0]!r} is unknown: use some of {', '.join(known)}")
     trained = dict(baselines or {})
+    sizes = {task_id: wire_sizes(traffic.packets[task_id]) for task_id in task_ids}
     made = []
     for policy in policies:
         behind = fingerprint if policy in LEARNED else None
@@ -91,7 +91,8 @@ def schedules_of(
             query = traffic.tasks[task_id].query
             scores, kept = ranked_by(policy, query, packets, predictor, seed, lambda1=lambda1, baselines=trained)
             for beta in [REFERENCES[policy]] if policy in REFERENCES else betas:
-                admission = admit_kept(packets, scores, kept, None if policy == FULL else wire_cap(beta, full))
+                cap = None if policy == FULL else wire_cap(beta, full)
+                admission = admit_kept(packets, scores, kept, cap, sizes=sizes[task_id])
                 made.append(Schedule(traffic.workload, seed, policy, float(beta), task_id, behind, admission))
     return made
 
@@ -133,20 +134,30 @@ def ranked_by(
     return baselines[policy].select(task_query, packets)
 
 
-def admit_kept(packets: Sequence[Packet], scores: np.ndarray, kept: np.ndarray, cap_bytes: int | None) -> Admission:
+def admit_kept(
+    packets: Sequence[Packet],
+    scores: np.ndarray,
+    kept: np.ndarray,
+    cap_bytes: int | None,
+    *,
+    sizes: WireSizes | None = None,
+) -> Admission:
     """Admit under a cap what a policy keeps; the other packets are skipped, however much room is left.
 
     Parameters
     ----------
-    packets, scores, cap_bytes : as in `admit_static`
+    packets, scores, cap_bytes, sizes : as in `admit_static`
     kept : (n_packets,) bool
     """
+    known = wire_sizes(packets) if sizes is None else sizes
     if kept.all():
-        return admit_static(packets, scores, cap_bytes)
-    sent = admit_static([packet for packet, keep in zip(packets, kept, strict=True) if keep], scores[kept], cap_bytes)
+        return admit_static(packets, scores, cap_bytes, sizes=known)
+    open_ = [packet for packet, keep in zip(packets, kept, strict=True) if keep]
     refused = [packet for packet, keep in zip(packets, kept, strict=True) if not keep]
+    sent = admit_static(open_, scores[kept], cap_bytes, sizes=known)
     skipped = sorted((*sent.skipped, *refused), key=lambda packet: packet.packet_id)
-    return msgspec.structs.replace(sent, skipped=tuple(skipped), full_bytes=batch_bytes(packets))
+    full_bytes = known.batch(sum(known.records[packet.packet_id] for packet in packets), len(packets))
+    return msgspec.structs.replace(sent, skipped=tuple(skipped), full_bytes=full_bytes)
 
 
 def schedule_finals(

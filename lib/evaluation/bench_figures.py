@@ -10,9 +10,10 @@ import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.ticker import NullFormatter, ScalarFormatter
+from matplotlib.ticker import LogLocator, NullFormatter, ScalarFormatter
 
 from lib.evaluation.looks import PALETTE, plain_text, theme
+from lib.evaluation.panels import finished, legend_entries
 
 OWN = "prefix tree"  # drawn in the accent colour, last and thickest
 _MARKERS = ("o", "s", "D", "^", "v", "P", "X")
@@ -49,9 +50,11 @@ def engine_figure(
         for axis, (frame, column) in zip(axes[0][1:], curves, strict=True):
             _growth(axis, frame, column, names)
         if curves:
-            axes[0][-1].legend(*_present(axes[0][1:]), loc="upper left", bbox_to_anchor=(1.0, 1.0), frameon=False)
-    plt.close(figure)
-    return figure
+            entries = legend_entries(axes[0][1:])
+            axes[0][-1].legend(
+                entries.values(), entries.keys(), loc="upper left", bbox_to_anchor=(1.0, 1.0), frameon=False
+            )
+    return finished(figure)
 
 
 def _look(names: list[str], name: str) -> tuple[object, str, float]:
@@ -103,17 +106,9 @@ def _growth(axis: Axes, frame: pd.DataFrame, column: str, names: list[str]) -> N
     axis.set_xscale("log")
     axis.set_yscale("log")
     axis.set_xticks(sorted(frame[column].unique()))
+    axis.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
     for which in (axis.xaxis, axis.yaxis):
         which.set_major_formatter(ScalarFormatter())
         which.set_minor_formatter(NullFormatter())
     axis.set_xlabel("Packets of the task" if column == "packets" else "Tasks asked together")
     axis.set_ylabel("Replays a second")
-
-
-def _present(axes: np.ndarray) -> tuple[list[object], list[str]]:
-    """Return handles and labels of all panels, each once."""
-    found: dict[str, object] = {}
-    for axis in axes:
-        for handle, label in zip(*axis.get_legend_handles_labels(), strict=True):
-            found.setdefault(label, handle)
-    return list(found.values()), list(found)

@@ -9,16 +9,13 @@ Not covered: policies other than the lexical selectors (`lib.evaluation.figures.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
-import matplotlib.pyplot as plt
 import pandas as pd
-from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator, PercentFormatter
 
-from lib.evaluation.figures import _done, _need, _shared_legend
+from lib.evaluation.frames import need_columns
 from lib.evaluation.looks import PALETTE, plain_text, theme
+from lib.evaluation.panels import finished, panel_row, shared_legend
 
 __all__ = ["ARM_NAMES", "boundary_frontier", "record_fit"]
 
@@ -53,10 +50,10 @@ def boundary_frontier(
     -----
     Bars are one sample standard deviation over split seeds, in both directions.
     """
-    _need(table, ["boundary", "policy", "beta", panel, f"{value}_mean", f"{value}_sd", "bytes_mean", "bytes_sd"])
+    need_columns(table, ["boundary", "policy", "beta", panel, f"{value}_mean", f"{value}_sd", "bytes_mean", "bytes_sd"])
     panels = list(dict.fromkeys(table[panel]))
     with theme():
-        figure, axes = _row_of(len(panels))
+        figure, axes = panel_row(len(panels))
         for axis, name in zip(axes, panels, strict=False):
             rows = table[table[panel] == name]
             for level in rows.loc[rows["policy"] == "empty", f"{value}_mean"]:
@@ -95,8 +92,8 @@ def boundary_frontier(
             axis.xaxis.set_major_locator(MaxNLocator(5))
         if panels:
             axes[0].set_ylabel(ylabel)
-        _shared_legend(figure, axes)
-    return _done(figure)
+        shared_legend(figure, axes)
+    return finished(figure)
 
 
 def record_fit(fits: pd.DataFrame, *, panel: str = "workload") -> Figure:
@@ -111,10 +108,10 @@ def record_fit(fits: pd.DataFrame, *, panel: str = "workload") -> Figure:
     Right of the dashed line at 1 a record can never be sent; the height of a line there is the share of records that could
     be sent alone. The further left a line rises, the more records fit beside each other.
     """
-    _need(fits, ["boundary", "share_of_cap", panel])
+    need_columns(fits, ["boundary", "share_of_cap", panel])
     panels = list(dict.fromkeys(fits[panel]))
     with theme():
-        figure, axes = _row_of(len(panels))
+        figure, axes = panel_row(len(panels))
         for axis, name in zip(axes, panels, strict=False):
             rows = fits[fits[panel] == name].dropna(subset=["share_of_cap"])
             axis.axvline(1, color="0.3", linestyle="--", linewidth=1, label="The cap")
@@ -129,12 +126,5 @@ def record_fit(fits: pd.DataFrame, *, panel: str = "workload") -> Figure:
             axis.yaxis.set_major_formatter(PercentFormatter(1.0))
         if panels:
             axes[0].set_ylabel("Records of this size or smaller")
-        _shared_legend(figure, axes)
-    return _done(figure)
-
-
-def _row_of(panels: int) -> tuple[Figure, Sequence[Axes]]:
-    """Return a figure with a row of so many panels, at least one."""
-    count = max(1, panels)
-    figure, axes = plt.subplots(1, count, figsize=(3.4 * count + 0.4, 3.3), squeeze=False, layout="constrained")
-    return figure, list(axes[0])
+        shared_legend(figure, axes)
+    return finished(figure)

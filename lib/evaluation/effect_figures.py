@@ -22,22 +22,13 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 from matplotlib.ticker import MaxNLocator
 
-from lib.evaluation.figures import _done, _need, _shared_legend
+from lib.evaluation.frames import filled_bins, need_columns
 from lib.evaluation.inference import task_cluster_bootstrap
-from lib.evaluation.looks import PALETTE, SIGNS, plain_text, theme
+from lib.evaluation.looks import PALETTE, SIGNS, plain_text, theme, type_look, types_in_order
+from lib.evaluation.panels import finished, panel_row, shared_legend
 
 __all__ = ["calibration", "interaction_map", "rce_against_shapley"]
 
-# Fixed places: a packet type keeps its colour and marker whatever else is in the figure.
-TYPE_LOOKS = {
-    "claim": (PALETTE[0], "o"),
-    "evidence": (PALETTE[1], "^"),
-    "uncertainty": (PALETTE[2], "s"),
-    "request": (PALETTE[4], "D"),
-    "sentence": (PALETTE[5], "v"),
-    "message": (PALETTE[8], "P"),
-}
-_OTHER_TYPE = (PALETTE[7], "X")
 _MOST_NUMBERS = 14  # packets up to which a cell has room for its number
 
 
@@ -68,7 +59,7 @@ def interaction_map(
     ValueError
         If the pairs belong to several tasks, or a pair occurs twice.
     """
-    _need(pairs, ["task_id", "first", "second", value])
+    need_columns(pairs, ["task_id", "first", "second", value])
     if pairs["task_id"].nunique() > 1:
         raise ValueError(
             f"pairs of {pairs['task_id'].nunique()} tasks; an interaction map shows one, filter by task_id"
@@ -82,7 +73,8 @@ def interaction_map(
     for first, second, number in zip(pairs["first"], pairs["second"], pairs[value], strict=True):
         low, high = sorted((place[first], place[second]))
         cells[high, low] = number
-    reach = max(float(np.nanmax(np.abs(cells), initial=0.0)), 1e-9)
+    largest = float(np.nanmax(np.abs(cells), initial=0.0))
+    reach = largest if largest >= 1e-9 else 0.1  # where nothing acts together, a scale that a reader can compare
     side = max(2.6, 0.46 * n + 0.4)
     with theme():
         figure, axis = plt.subplots(figsize=(side + 2.2, side + 0.9), layout="constrained")
@@ -115,7 +107,7 @@ def interaction_map(
             figure.suptitle(
                 plain_text(title, int(12 * figure.get_figwidth())), x=0.01, ha="left", fontsize=10, fontweight="bold"
             )
-    return _done(figure)
+    return finished(figure)
 
 
 def rce_against_shapley(
@@ -135,14 +127,13 @@ def rce_against_shapley(
     ones sampled, with their interval as a bar. Each panel has its own scale. Marks are shifted by at most 0.6 % of the
     axis to part ties.
     """
-    _need(frame, [panel, "shapley", "low", "high", "rce", "type", "method"])
+    need_columns(frame, [panel, "shapley", "low", "high", "rce", "type", "method"])
     rows = frame.dropna(subset=["shapley", "rce"])
     panels = list(dict.fromkeys(frame[panel]))
-    width = max(1, len(panels))
     shift = np.random.default_rng(0).uniform(-0.006, 0.006, (len(rows), 2))  # seeded: repeated runs draw the same marks
     with theme():
-        figure, axes = plt.subplots(1, width, figsize=(3.1 * width + 0.6, 3.7), squeeze=False, layout="constrained")
-        for axis, name in zip(axes[0], panels, strict=False):
+        figure, axes = panel_row(len(panels), width=3.1, margin=0.6, height=3.7)
+        for axis, name in zip(axes, panels, strict=False):
             mine = (rows[panel] == name).to_numpy()
             here = rows[mine]
             low, high = _common_range(here[["shapley", "rce", "low", "high"]].to_numpy(float))
@@ -153,7 +144,7 @@ def rce_against_shapley(
             axis.plot([low, high], [low, high], color="0.25", linewidth=1, linestyle="--", zorder=1.5)
             moved = here[["shapley", "rce"]].to_numpy(float) + shift[mine] * (high - low)
             here = here.assign(_x=moved[:, 0], _y=moved[:, 1])
-            for kind in _in_type_order(here["type"]):
+            for kind in types_in_order(here["type"]):
                 _type_marks(axis, here[here["type"] == kind], kind)
             told = plain_text(facts[name], 48) if facts and name in facts else ""
             axis.set_title(plain_text(name), pad=18 if told else 6)
@@ -165,9 +156,9 @@ def rce_against_shapley(
             axis.set_aspect("equal")
             axis.xaxis.set_major_locator(MaxNLocator(5))
             axis.yaxis.set_major_locator(MaxNLocator(5))
-        axes[0][0].set_ylabel("RCE (utility)")
-        _shared_legend(figure, axes[0])
-    return _done(figure)
+        axes[0].set_ylabel("RCE (utility)")
+        shared_legend(figure, axes)
+    return finished(figure)
 
 
 def calibration(
@@ -188,7 +179,7 @@ def calibration(
     areas that grow with the held-out packets in them; black dots are bin means with 95 % intervals that resample whole
     tasks. A bin whose packets come from fewer than two tasks has no interval. Below: the support of each cell.
     """
-    _need(frame, [panel, "task_id", "predicted", "rce", "cell", "support"])
+    need_columns(frame, [panel, "task_id", "predicted", "rce", "cell", "support"])
     rows = frame.dropna(subset=["predicted", "rce"])
     panels = list(dict.fromkeys(frame[panel]))
     width = max(1, len(panels))
@@ -249,8 +240,8 @@ def calibration(
         axes[0][0].set_ylabel("Measured replay effect")
         axes[1][0].set_ylabel("Cell support\n(packets)")
         figure.align_ylabels(axes[:, 0])
-        _shared_legend(figure, [*axes[0], *axes[1]])
-    return _done(figure)
+        shared_legend(figure, [*axes[0], *axes[1]])
+    return finished(figure)
 
 
 def _cell(axis: Axes, row: int, column: int, number: float, reach: float, *, numbered: bool) -> None:
@@ -289,13 +280,8 @@ def _common_range(values: np.ndarray) -> tuple[float, float]:
     return min(low, -0.25 * span) - 0.06 * span, max(high, 0.25 * span) + 0.06 * span
 
 
-def _in_type_order(types: pd.Series) -> list[str]:
-    present = list(dict.fromkeys(types))
-    return [kind for kind in TYPE_LOOKS if kind in present] + [kind for kind in present if kind not in TYPE_LOOKS]
-
-
 def _type_marks(axis: Axes, rows: pd.DataFrame, kind: str) -> None:
-    colour, marker = TYPE_LOOKS.get(kind, _OTHER_TYPE)
+    colour, marker = type_look(kind)
     for exact in (True, False):
         part = rows[(rows["method"] == "exact") == exact]
         if part.empty:
@@ -329,11 +315,8 @@ def _bin_means(rows: pd.DataFrame, bins: int, resamples: int) -> pd.DataFrame:
     columns = ["predicted", "rce", "below", "above"]
     if rows.empty:
         return pd.DataFrame(columns=columns, dtype=float)
-    # Few distinct predictions are bins by themselves; quantile edges would join them by their ties.
-    few = rows["predicted"].nunique() <= bins
-    cut = rows["predicted"] if few else pd.qcut(rows["predicted"].rank(method="average"), bins, duplicates="drop")
     found = []
-    for _, group in rows.groupby(cut, observed=True):
+    for _, group in rows.groupby(filled_bins(rows["predicted"], bins), observed=True):
         mean = float(group["rce"].mean())
         below = above = math.nan
         if group["task_id"].nunique() >= 2:

@@ -12,18 +12,17 @@ figures.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
 import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
 import seaborn as sns
-from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator, PercentFormatter
 
+from lib.evaluation.frames import filled_bins, need_columns
 from lib.evaluation.looks import (
-    PALETTE,
     SIGNS,
     in_order,
     long_name,
@@ -32,7 +31,10 @@ from lib.evaluation.looks import (
     policy_colour,
     short_name,
     theme,
+    type_look,
+    types_in_order,
 )
+from lib.evaluation.panels import finished, panel_row, shared_legend
 from lib.evaluation.saving import save_figure
 
 __all__ = [
@@ -53,6 +55,7 @@ def frontier(
     value: str = "task_utility",
     size: str = "bytes",
     panel: str = "workload",
+    marked: Mapping[str, float] | None = None,
     ylabel: str = "Task utility",
 ) -> Figure:
     """Draw utility against bytes for every policy, one line a policy over its caps and one panel a workload.
@@ -61,21 +64,22 @@ def frontier(
     ----------
     table : rows of `lib.evaluation.summary.main_table` with ``policy``, ``beta`` and the `panel` column; the full
         policy is one point
+    marked : panel -> cap whose points have a black edge, e.g. the cap of a table beside the figure
 
     Notes
     -----
     Bars are one sample standard deviation over split seeds, in both directions.
     """
-    _need(table, ["policy", panel, f"{value}_mean", f"{value}_sd", f"{size}_mean", f"{size}_sd"])
+    numbers = [f"{value}_mean", f"{value}_sd", f"{size}_mean", f"{size}_sd"]
+    need_columns(table, ["policy", panel, *numbers, *(["beta"] if marked else [])])
     panels = list(dict.fromkeys(table[panel]))
     with theme():
-        figure, axes = plt.subplots(
-            1, max(1, len(panels)), figsize=(3.4 * max(1, len(panels)) + 0.4, 3.3), squeeze=False, layout="constrained"
-        )
-        for axis, name in zip(axes[0], panels, strict=False):
+        figure, axes = panel_row(len(panels))
+        for axis, name in zip(axes, panels, strict=False):
             rows = table[table[panel] == name]
             for policy in in_order(rows["policy"]):
                 line = rows[rows["policy"] == policy].sort_values(f"{size}_mean")
+                front = 3 if policy == "causal" else 2
                 axis.errorbar(
                     line[f"{size}_mean"],
                     line[f"{value}_mean"],
@@ -90,16 +94,29 @@ def frontier(
                     linewidth=1.6,
                     elinewidth=0.9,
                     capsize=2,
-                    zorder=3 if policy == "causal" else 2,
+                    zorder=front,
                 )
+                if marked and name in marked:
+                    here = line[line["beta"] == marked[name]]
+                    axis.plot(
+                        here[f"{size}_mean"],
+                        here[f"{value}_mean"],
+                        linestyle="",
+                        color=policy_colour(policy),
+                        marker=look_of(policy)[1],
+                        markersize=7.5,
+                        markeredgecolor="black",
+                        markeredgewidth=1.1,
+                        zorder=front + 0.5,
+                    )
             axis.set_title(plain_text(name))
             axis.set_xlabel("Transmitted bytes per task")
             axis.set_xlim(left=0)
             axis.xaxis.set_major_locator(MaxNLocator(5))
         if len(panels):
-            axes[0][0].set_ylabel(ylabel)
-        _shared_legend(figure, axes[0])
-    return _done(figure)
+            axes[0].set_ylabel(ylabel)
+        shared_legend(figure, axes)
+    return finished(figure)
 
 
 def kib_bars(
@@ -121,14 +138,12 @@ def kib_bars(
     Bars are table means; error bars are first-order propagation of the deviations of utility and bytes, zero
     covariance. Each workload has its own scale.
     """
-    _need(table, ["policy", panel, "utility_per_kib", "utility_per_kib_sd"])
+    need_columns(table, ["policy", panel, "utility_per_kib", "utility_per_kib_sd"])
     panels = list(dict.fromkeys(table[panel]))
     policies = in_order(table["policy"])
     with theme():
-        figure, axes = plt.subplots(
-            1, max(1, len(panels)), figsize=(2.9 * max(1, len(panels)) + 0.5, 3.2), squeeze=False, layout="constrained"
-        )
-        for axis, name in zip(axes[0], panels, strict=False):
+        figure, axes = panel_row(len(panels), width=2.9, margin=0.5, height=3.2)
+        for axis, name in zip(axes, panels, strict=False):
             rows = table[table[panel] == name].set_index("policy")
             shown = [policy for policy in policies if policy in rows.index]
             places = np.arange(len(shown))
@@ -159,10 +174,10 @@ def kib_bars(
             axis.set_ylim(bottom=0)
             axis.grid(axis="x", visible=False)
         if len(panels):
-            axes[0][0].set_ylabel(ylabel)
+            axes[0].set_ylabel(ylabel)
         if published is not None and len(panels):
-            axes[0][-1].legend(loc="best")
-    return _done(figure)
+            axes[-1].legend(loc="best")
+    return finished(figure)
 
 
 def label_bars(labels: pd.DataFrame, *, by: str) -> Figure:
@@ -174,7 +189,7 @@ def label_bars(labels: pd.DataFrame, *, by: str) -> Figure:
         ``negative_share``, ``labelled``
     by : column that names the bars, e.g. ``type`` or ``workload``
     """
-    _need(labels, [by, "labelled", *(f"{sign}_share" for sign in SIGNS)])
+    need_columns(labels, [by, "labelled", *(f"{sign}_share" for sign in SIGNS)])
     with theme():
         figure, axis = plt.subplots(figsize=(6.2, 0.5 * len(labels) + 1.5), layout="constrained")
         places = np.arange(len(labels))[::-1]
@@ -206,7 +221,7 @@ def label_bars(labels: pd.DataFrame, *, by: str) -> Figure:
         sns.despine(ax=axis, left=True)
         axis.tick_params(left=False)
         axis.legend(ncols=3, loc="lower left", bbox_to_anchor=(0, 1.0), borderaxespad=0.2)
-    return _done(figure)
+    return finished(figure)
 
 
 def predicted_vs_measured(
@@ -225,18 +240,14 @@ def predicted_vs_measured(
     Error bars are the standard error of the bin mean over packets: a guide to the eye, no inference, since packets of
     a task depend on each other. Dots are shifted by at most 0.012 up or down to part ties.
     """
-    _need(frame, ["predicted", "rce", "type"])
+    need_columns(frame, ["predicted", "rce", "type"])
     rows = frame.dropna(subset=["predicted", "rce"])
-    types = list(
-        dict.fromkeys(
-            [*(t for t in ("claim", "evidence", "uncertainty", "request") if t in set(rows["type"])), *rows["type"]]
-        )
-    )
     shift = np.random.default_rng(0).uniform(-0.012, 0.012, len(rows))  # seeded: repeated runs draw the same dots
     with theme():
         figure, axis = plt.subplots(figsize=(5.2, 3.8), layout="constrained")
         axis.axhline(0, color="0.6", linewidth=0.8)
-        for place, kind in enumerate(types):
+        for kind in types_in_order(rows["type"]):
+            colour, marker = type_look(kind)
             here = (rows["type"] == kind).to_numpy()
             axis.scatter(
                 rows["predicted"][here],
@@ -244,8 +255,8 @@ def predicted_vs_measured(
                 s=14,
                 alpha=0.45,
                 linewidths=0,
-                color=PALETTE[(0, 1, 2, 4, 5, 8)[place % 6]],
-                marker="o^sDvP"[place % 6],
+                color=colour,
+                marker=marker,
                 label=plain_text(kind),
             )
         means = _binned(rows, bins)
@@ -268,7 +279,7 @@ def predicted_vs_measured(
         axis.set_xlabel("Predicted replay effect (held-out tasks)")
         axis.set_ylabel("Measured replay effect")
         axis.legend(loc="center left", bbox_to_anchor=(1.0, 0.5))
-    return _done(figure)
+    return finished(figure)
 
 
 def effect_waterfall(effects: pd.DataFrame, contents: Mapping[str, str] | None = None, *, title: str = "") -> Figure:
@@ -281,7 +292,7 @@ def effect_waterfall(effects: pd.DataFrame, contents: Mapping[str, str] | None =
     contents : packet id -> text, shown shortened beside the packet
     title : plain text, e.g. the question
     """
-    _need(effects, ["packet_id", "type", "sufficiency", "necessity", "rce"])
+    need_columns(effects, ["packet_id", "type", "sufficiency", "necessity", "rce"])
     rows = effects.sort_values(["rce", "packet_id"], ascending=[False, True], na_position="last").reset_index(drop=True)
     texts = contents or {}
     with theme():
@@ -314,7 +325,7 @@ def effect_waterfall(effects: pd.DataFrame, contents: Mapping[str, str] | None =
         figure.legend(*axis.get_legend_handles_labels(), ncols=2, loc="outside lower right")
         if title:
             figure.suptitle(plain_text(title, 95), x=0.01, ha="left", fontsize=10, fontweight="bold")
-    return _done(figure)
+    return finished(figure)
 
 
 def _packet_label(row: Mapping[object, object], texts: Mapping[str, str]) -> str:
@@ -328,30 +339,7 @@ def _binned(rows: pd.DataFrame, bins: int) -> pd.DataFrame:
     """Return mean prediction, mean effect and its standard error in bins of the prediction, about equally filled."""
     if rows.empty:
         return pd.DataFrame({"predicted": [], "rce": [], "error": []})
-    # Few distinct predictions are bins by themselves; quantile edges would join them by their ties.
-    few = rows["predicted"].nunique() <= bins
-    cut = rows["predicted"] if few else pd.qcut(rows["predicted"].rank(method="average"), bins, duplicates="drop")
-    groups = rows.groupby(cut, observed=True)
+    groups = rows.groupby(filled_bins(rows["predicted"], bins), observed=True)
     return pd.DataFrame(
         {"predicted": groups["predicted"].mean(), "rce": groups["rce"].mean(), "error": groups["rce"].sem().fillna(0.0)}
     ).reset_index(drop=True)
-
-
-def _shared_legend(figure: Figure, axes: Sequence[Axes]) -> None:
-    entries = {label: handle for axis in axes for handle, label in zip(*axis.get_legend_handles_labels(), strict=True)}
-    if entries:
-        fit = max(2, int(figure.get_figwidth() / 1.7))  # entries that one line has room for
-        rows = -(-len(entries) // fit)
-        figure.legend(entries.values(), entries.keys(), loc="outside lower center", ncols=-(-len(entries) // rows))
-
-
-def _done(figure: Figure) -> Figure:
-    """Take the figure out of the plotting library's care, so that a notebook shows it once and memory is freed with it."""
-    plt.close(figure)
-    return figure
-
-
-def _need(frame: pd.DataFrame, columns: Sequence[str]) -> None:
-    missing = [name for name in columns if name not in frame.columns]
-    if missing:
-        raise ValueError(f"the frame lacks the columns {missing}; it has {list(frame.columns)}")

@@ -1,8 +1,8 @@
 """Figures of policies under load.
 
 The same rules as in `lib.evaluation.figures`: one message each, a colour-blind palette whose colours stay with their
-policy, markers that repeat what colour says, labels from data shown literally. Adaptive admission, which runs here
-alone, has a dark line and a marker of its own beside static causal admission.
+policy, markers that repeat what colour says, labels from data shown literally. Adaptive admission is drawn as a thin dark
+line over static causal admission.
 
 Not covered: intervals (`lib.evaluation.load_summary` made them), captions (each docstring says what bands are).
 """
@@ -20,13 +20,14 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter, PercentFormatter
 
-from lib.evaluation.looks import PALETTE, in_order, long_name, look_of, plain_text, theme
+from lib.evaluation.frames import need_columns
+from lib.evaluation.looks import PALETTE, POLICY_NAMES, in_order, long_name, look_of, plain_text, theme
+from lib.evaluation.panels import finished, legend_entries
 
-NAMES = {"causal": "BANDMAS causal, static", "adaptive": "BANDMAS causal, adaptive"}
+LOAD_NAMES = POLICY_NAMES | {"causal": "BANDMAS causal, static"}  # beside adaptive admission
 _P50 = (0, (4, 2))
 _MARKS: dict[str, Any] = {"markersize": 5, "markeredgecolor": "white", "markeredgewidth": 0.6}
 _GREY: dict[str, Any] = {"color": "0.25"}
-_ADAPTIVE = ("#7a1f4d", "d")  # no place of the palette is free; dark enough to stand apart in grey
 _PRICES = {
     "price_bytes": ("bytes", 0, "-"),
     "price_latency": ("latency", 3, "--"),
@@ -50,7 +51,7 @@ def load_curves(table: pd.DataFrame, *, deadline: float, ylabel: str = "Task uti
     vertical line marks a load of one.
     """
     needed = [f"{name}{end}" for name in ("task_utility", "p95_s", "miss_rate") for end in ("", "_low", "_high")]
-    _need(table, ["workload", "policy", "rho", "p50_s", *needed])
+    need_columns(table, ["workload", "policy", "rho", "p50_s", *needed])
     panels = list(dict.fromkeys(table["workload"]))
     width = max(1, len(panels))
     with theme():
@@ -65,7 +66,7 @@ def load_curves(table: pd.DataFrame, *, deadline: float, ylabel: str = "Task uti
                 _bars(column[0], line, policy, shift=0.016 * (place - (len(policies) - 1) / 2))
                 _curve(column[1], line, "p95_s", policy)
                 _curve(column[2], line, "miss_rate", policy)
-                column[1].plot(line["rho"], line["p50_s"], color=_look(policy)[0], linewidth=1.1, linestyle=_P50)
+                column[1].plot(line["rho"], line["p50_s"], color=look_of(policy)[0], linewidth=1.1, linestyle=_P50)
             column[1].axhline(deadline, color="0.25", linewidth=0.9, linestyle="-.", zorder=1)
             for axis in column:
                 axis.axvline(1.0, color="0.25", linewidth=0.9, linestyle=":", zorder=1)
@@ -75,8 +76,7 @@ def load_curves(table: pd.DataFrame, *, deadline: float, ylabel: str = "Task uti
             column[2].set_xlabel("Offered load \u03c1")
         if panels:
             _finish(figure, axes[:, 0], table, deadline, ylabel)
-    plt.close(figure)
-    return figure
+    return finished(figure)
 
 
 def price_paths(arrivals: pd.DataFrame, *, rhos: Sequence[float] | None = None) -> Figure:
@@ -92,7 +92,7 @@ def price_paths(arrivals: pd.DataFrame, *, rhos: Sequence[float] | None = None) 
     Prices are in units of packet value: what a packet loses for a mean task's bytes or tokens, or for a deadline's
     length of delay. The shaded part is the warm-up.
     """
-    _need(arrivals, ["workload", "policy", "rho", "seed", "place", "warm_up", *_PRICES])
+    need_columns(arrivals, ["workload", "policy", "rho", "seed", "place", "warm_up", *_PRICES])
     rows = arrivals[arrivals["policy"] == "adaptive"]
     if rows["seed"].nunique() > 1:
         raise ValueError(f"prices of {rows['seed'].nunique()} seeds: each has its own path; pass one")
@@ -127,13 +127,12 @@ def price_paths(arrivals: pd.DataFrame, *, rhos: Sequence[float] | None = None) 
         handles, labels = axes[0][0].get_legend_handles_labels()
         if handles:
             figure.legend(handles, labels, loc="outside lower center", ncols=len(labels), title="Price on")
-    plt.close(figure)
-    return figure
+    return finished(figure)
 
 
 def _bars(axis: Axes, line: pd.DataFrame, policy: str, shift: float) -> None:
     """Draw utilities with intervals side by side: those of many policies overlap, and bands would hide each other."""
-    colour, marker = _look(policy)
+    colour, marker = look_of(policy)
     reach = [line["task_utility"] - line["task_utility_low"], line["task_utility_high"] - line["task_utility"]]
     axis.errorbar(
         line["rho"] + shift,
@@ -142,7 +141,7 @@ def _bars(axis: Axes, line: pd.DataFrame, policy: str, shift: float) -> None:
         color=colour,
         elinewidth=0.9,
         capsize=1.8,
-        label=NAMES.get(policy, long_name(policy)),
+        label=LOAD_NAMES.get(policy, long_name(policy)),
         marker=marker,
         zorder=3 if policy == "adaptive" else 2,
         linewidth=_width(policy),
@@ -151,7 +150,7 @@ def _bars(axis: Axes, line: pd.DataFrame, policy: str, shift: float) -> None:
 
 
 def _curve(axis: Axes, line: pd.DataFrame, value: str, policy: str) -> None:
-    colour, marker = _look(policy)
+    colour, marker = look_of(policy)
     front = 3 if policy == "adaptive" else 2
     low, high = line[f"{value}_low"], line[f"{value}_high"]
     axis.fill_between(line["rho"], low, high, color=colour, alpha=0.15, linewidth=0, zorder=front)
@@ -179,9 +178,7 @@ def _finish(figure: Figure, first: np.ndarray, table: pd.DataFrame, deadline: fl
     first[1].yaxis.set_minor_formatter(NullFormatter())
     first[2].set_ylim(-0.03, 1.03)
     first[2].yaxis.set_major_formatter(PercentFormatter(1.0))
-    entries = {
-        label: handle for axis in figure.axes for handle, label in zip(*axis.get_legend_handles_labels(), strict=True)
-    }
+    entries = legend_entries(figure.axes)
     entries["latency, p95"] = Line2D([], [], linewidth=1.6, **_GREY)
     entries["latency, p50"] = Line2D([], [], linewidth=1.1, linestyle=_P50, **_GREY)
     entries[f"deadline, {deadline:g} s"] = Line2D([], [], linewidth=0.9, linestyle="-.", **_GREY)
@@ -189,16 +186,6 @@ def _finish(figure: Figure, first: np.ndarray, table: pd.DataFrame, deadline: fl
     figure.legend(entries.values(), entries.keys(), loc="outside lower center", ncols=columns, handlelength=2.4)
 
 
-def _look(policy: str) -> tuple[str | tuple[float, float, float], str]:
-    return _ADAPTIVE if policy == "adaptive" else look_of(policy)
-
-
 def _width(policy: str) -> float:
     """Return the line width: adaptive is drawn over static, which must still be seen where the two agree."""
     return {"causal": 2.6, "adaptive": 1.2}.get(policy, 1.6)
-
-
-def _need(frame: pd.DataFrame, columns: Sequence[str]) -> None:
-    missing = [name for name in columns if name not in frame.columns]
-    if missing:
-        raise ValueError(f"the frame lacks the columns {missing}; it has {list(frame.columns)}")

@@ -21,6 +21,7 @@ from typing import Literal
 import numpy as np
 import pandas as pd
 
+from lib.evaluation.frames import need_columns
 from lib.evaluation.inference import Interval, hierarchical_bootstrap
 
 BY = ("workload", "policy", "rho")
@@ -58,7 +59,7 @@ def load_table(
     ``bytes``, ``context_tokens``, ``n_sent``. An evidence utility that applies to no task is null.
     """
     columns = [*by, "seed", "task_id", "place", LATENCY, "missed", "answered", *UTILITIES, *SIZES]
-    _need(arrivals, columns)
+    need_columns(arrivals, columns)
     banded = partial(band, resamples=resamples, level=level, seed=seed)
     rows = []
     for key, found in arrivals.groupby(list(by), sort=False):
@@ -108,7 +109,7 @@ def adaptation_table(
     """
     unit = ["workload", "rho", "seed", "place", "task_id"]
     values = ("task_utility", LATENCY, "missed", "bytes")
-    _need(arrivals, ["policy", "answered", *unit, *values])
+    need_columns(arrivals, ["policy", "answered", *unit, *values])
     sides = []
     for name in (a, b):
         rows = arrivals[arrivals["policy"] == name].set_index(unit).sort_index()
@@ -149,8 +150,8 @@ def system_table(arrivals: pd.DataFrame, scheduler: pd.DataFrame, deadline: floa
     ``scheduler_max_ms`` and ``scheduler_share``, its mean as a share of ``alone_p95_s``. Statistics are taken within
     each seed and averaged.
     """
-    _need(arrivals, [*BY, "seed", "context_tokens", "bytes", "service_s", "transfer_s"])
-    _need(scheduler, ["workload", "policy", "seed", "task_id", "scheduler_ms"])
+    need_columns(arrivals, [*BY, "seed", "context_tokens", "bytes", "service_s", "transfer_s"])
+    need_columns(scheduler, ["workload", "policy", "seed", "task_id", "scheduler_ms"])
     calm = arrivals[arrivals["rho"] == arrivals["rho"].min()]
     alone = calm["transfer_s"] + calm["service_s"]
     calm = calm.assign(alone_s=alone, alone_missed=alone > deadline)
@@ -189,9 +190,3 @@ def _per_task(values: pd.Series, group: pd.DataFrame) -> pd.Series:
 
 def _cells(name: str, interval: Interval) -> dict[str, float]:
     return {name: interval.estimate, f"{name}_low": interval.low, f"{name}_high": interval.high}
-
-
-def _need(frame: pd.DataFrame, columns: Sequence[str]) -> None:
-    missing = [name for name in columns if name not in frame.columns]
-    if missing:
-        raise ValueError(f"the frame lacks the columns {missing}; it has {list(frame.columns)}")

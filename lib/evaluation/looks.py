@@ -1,7 +1,7 @@
-"""How policies and untrusted text look in every figure.
+"""How policies, packet types and untrusted text look in every figure.
 
-A policy has one name, one colour of a colour-blind palette and one marker, wherever it appears and whatever stands beside it. Text from
-data becomes a label only through `plain_text`.
+A policy has one name, one colour of a colour-blind palette and one marker, wherever it appears and whatever stands beside it; so has a
+type of packets, but for the name. Text from data becomes a label only through `plain_text`.
 
 Not covered: what is drawn (`lib.evaluation.figures`).
 """
@@ -9,6 +9,7 @@ Not covered: what is drawn (`lib.evaluation.figures`).
 from __future__ import annotations
 
 import unicodedata
+from collections.abc import Iterable
 from contextlib import AbstractContextManager
 from functools import lru_cache
 
@@ -27,14 +28,16 @@ POLICY_NAMES = {
     "smallest_first": "Smallest first",
     "hybrid": "BANDMAS hybrid",
     "causal": "BANDMAS causal",
+    "adaptive": "BANDMAS causal, adaptive",
     "oracle": "Oracle RCE",
     "empty": "Empty",
 }
 PALETTE = sns.color_palette("colorblind", 10)
-# Fixed places: a policy keeps its colour and marker whatever else is in the figure.
+# Fixed places: a policy, and a packet type, keeps its colour and marker whatever else is in the figure.
 _LOOKS: dict[str, tuple[int | str, str]] = {
     "full": ("0.35", "s"),
     "causal": (0, "o"),
+    "adaptive": ("#4b0055", "d"),  # no place of the palette is free; dark enough to stand apart in grey
     "hybrid": (9, "D"),
     "semantic": (1, "^"),
     "semantic_evidence": (8, "v"),
@@ -44,6 +47,14 @@ _LOOKS: dict[str, tuple[int | str, str]] = {
     "safesieve": (4, ">"),
     "oracle": (3, "*"),
     "empty": ("0.7", "p"),
+}
+_TYPES: dict[str, tuple[int, str]] = {
+    "claim": (0, "o"),
+    "evidence": (1, "^"),
+    "uncertainty": (2, "s"),
+    "request": (4, "D"),
+    "sentence": (5, "v"),
+    "message": (8, "P"),
 }
 SIGNS = {"positive": PALETTE[0], "zero": "0.85", "negative": PALETTE[3]}
 _FONT = "DejaVu Sans"  # ships with the plotting library, so every machine draws the same glyphs
@@ -97,6 +108,17 @@ def look_of(policy: str) -> tuple[str | tuple[float, float, float], str]:
     return (place if isinstance(place, str) else PALETTE[place]), marker
 
 
+def type_look(kind: str) -> tuple[tuple[float, float, float], str]:
+    """Return colour and marker of a packet type; unknown ones share one look."""
+    place, marker = _TYPES.get(kind, (7, "X"))
+    return PALETTE[place], marker
+
+
+def types_in_order(types: pd.Series) -> list[str]:
+    """Return the packet types present, known ones in their fixed order, then the others as they come."""
+    return _known_first(types, _TYPES)
+
+
 def long_name(policy: str) -> str:
     """Return the policy's name for a legend."""
     return plain_text(POLICY_NAMES.get(policy, policy), 24)
@@ -113,8 +135,12 @@ def short_name(policy: str) -> str:
 
 def in_order(policies: pd.Series) -> list[str]:
     """Return the policies present, known ones in their fixed order, then the others as they come."""
-    present = list(dict.fromkeys(policies))
-    return [policy for policy in _LOOKS if policy in present] + [policy for policy in present if policy not in _LOOKS]
+    return _known_first(policies, _LOOKS)
+
+
+def _known_first(names: pd.Series, known: Iterable[str]) -> list[str]:
+    present = dict.fromkeys(names)
+    return list(dict.fromkeys([*(name for name in known if name in present), *present]))
 
 
 def theme() -> AbstractContextManager[None]:

@@ -26,6 +26,7 @@ from typing import Literal
 import numpy as np
 import pandas as pd
 
+from lib.evaluation.frames import need_columns
 from lib.evaluation.inference import holm, paired_effect, sign_flip_test, task_cluster_bootstrap, task_means
 
 KIB = 1024  # bytes
@@ -94,7 +95,7 @@ def seed_means(
     -------
     DataFrame with `by`, `seed`, ``n`` (items), and for each value its mean under its own name and ``<value>_coverage``
     """
-    _need(frame, [*by, seed, *utilities, *measures])
+    need_columns(frame, [*by, seed, *utilities, *measures])
     rows = []
     for key, group in frame.groupby([*by, seed], sort=False, dropna=False):
         row: dict[str, object] = {**dict(zip([*by, seed], key, strict=True)), "n": len(group)}
@@ -114,7 +115,7 @@ def seed_means(
 
 def over_seeds(per_seed: pd.DataFrame, by: Sequence[str], values: Sequence[str], *, seed: str = "seed") -> pd.DataFrame:
     """Return mean and sample standard deviation (ddof 1) over seeds of per-seed values: ``<value>_mean``, ``<value>_sd``, and ``seeds``."""
-    _need(per_seed, [*by, seed, *values])
+    need_columns(per_seed, [*by, seed, *values])
     doubled = per_seed.duplicated([*by, seed])
     if doubled.any():
         raise ValueError(
@@ -156,7 +157,7 @@ def savings(
     ValueError
         If a task lacks its full row, or has two.
     """
-    _need(frame, [*by, policy, seed, task, size])
+    need_columns(frame, [*by, policy, seed, task, size])
     unit = [*(name for name in by if name != policy and name not in knobs), seed, task]
     reference = frame.loc[frame[policy] == full, [*unit, size]].rename(columns={size: "_full"})
     joined = frame.merge(reference, on=unit, how="left", validate="many_to_one")
@@ -259,7 +260,7 @@ def paired_differences(
     ValueError
         If a policy has two rows for a unit, or a unit that the other lacks: the comparison would not be paired.
     """
-    _need(frame, [policy, *unit, value, *([answered] if answered else [])])
+    need_columns(frame, [policy, *unit, value, *([answered] if answered else [])])
     sides, inapplicable = {}, []
     for label, name in (("a", a), ("b", b)):
         rows = frame.loc[frame[policy] == name]
@@ -330,9 +331,3 @@ def paired_table(
     table = pd.DataFrame(rows, columns=columns)
     table.insert(columns.index("p") + 1, "p_holm", holm(np.asarray(table["p"], dtype=float)))
     return table
-
-
-def _need(frame: pd.DataFrame, columns: Sequence[str]) -> None:
-    missing = [name for name in columns if name not in frame.columns]
-    if missing:
-        raise ValueError(f"the frame lacks the columns {missing}; it has {list(frame.columns)}")

@@ -11,8 +11,10 @@ import pytest
 @pytest.mark.parametrize(
     "module",
     [
-        *("lib.bandmas.admission", "lib.bandmas.features", "lib.bandmas.scores", "lib.bandmas.shrinkage"),
-        *("lib.bandmas.edge_masks", "lib.bandmas.fusion", "lib.bandmas.zero_extension"),
+        *("lib.bandmas.adaptive", "lib.bandmas.admission", "lib.bandmas.edge_masks", "lib.bandmas.features"),
+        *("lib.bandmas.fusion", "lib.bandmas.interactions", "lib.bandmas.published", "lib.bandmas.queueing"),
+        *("lib.bandmas.scores", "lib.bandmas.service", "lib.bandmas.shapley", "lib.bandmas.shrinkage"),
+        "lib.bandmas.zero_extension",
     ],
 )
 def test_examples(module: str) -> None:

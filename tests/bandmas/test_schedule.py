@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 
 from lib.bandmas import PredictorError, policy_scores, rank
+from lib.bandmas.admission import wire_sizes
 from lib.bandmas.agentprune import train_agentprune
 from lib.bandmas.results import scorer_of
 from lib.bandmas.safesieve import train_safesieve
@@ -21,7 +22,7 @@ from lib.bandmas.schedule import STUDY_POLICIES, Schedule, admit_kept, ranked_by
 from lib.bandmas.scores import BASELINES
 from lib.bandmas.study import Fitted, freeze_predictors, with_baselines
 from lib.bandmas.traffic import load_workloads, traffic_of
-from lib.messages import batch_bytes
+from lib.messages import batch_bytes, encode_batch
 from lib.messages.packets import Packet
 from lib.messages.produce import produce
 from lib.messages.prompts import NO_EVIDENCE, query_line, receiver_prompt
@@ -207,10 +208,24 @@ def test_baselines_stand_under_the_same_cap_and_name_their_state(study: Study, t
         schedule_finals(study.traffics, swapped, betas=BETAS)
 
 
+def test_a_task_is_serialised_once_for_all_policies_and_caps(study: Study, monkeypatch: pytest.MonkeyPatch) -> None:
+    traffic, seen = study.traffics["worlds_bridge"], []
+
+    def watched(packets: Sequence[Packet], **options: Any) -> bytes:
+        seen.append(packets[0].task_id)
+        return encode_batch(packets, **options)
+
+    monkeypatch.setattr("lib.bandmas.admission.encode_batch", watched)
+    policies = ["full", "empty", "semantic", "random"]
+    made = schedules_of(traffic, list(traffic.tasks), None, policies=policies, betas=[0.25, 0.5])
+    assert len(made) == 6 * len(traffic.tasks) and sorted(seen) == sorted(traffic.tasks)
+
+
 def test_refused_packets_stay_out_and_are_counted(study: Study) -> None:
     packets = study.traffics["worlds_bridge"].packets[study.splits["worlds_bridge"][0].final[0]]
     scores, kept = np.arange(len(packets), dtype=float), np.arange(len(packets)) % 2 == 0
     sent = admit_kept(packets, scores, kept, None)
+    assert admit_kept(packets, scores, kept, None, sizes=wire_sizes(packets)) == sent
     assert sent.admitted == packets[::2] and sent.skipped == packets[1::2]
     assert (sent.bytes, sent.full_bytes) == (batch_bytes(packets[::2]), batch_bytes(packets))
     none = admit_kept(packets, scores, np.zeros(len(packets), dtype=bool), 500)

@@ -10,7 +10,10 @@ import pytest
 
 @pytest.mark.parametrize(
     "module",
-    ["lib.evaluation.inference", "lib.evaluation.looks", "lib.evaluation.summary", "lib.evaluation.tables"],
+    [
+        *("lib.evaluation.frames", "lib.evaluation.inference", "lib.evaluation.looks", "lib.evaluation.summary"),
+        "lib.evaluation.tables",
+    ],
 )
 def test_examples(module: str) -> None:
     result = doctest.testmod(importlib.import_module(module))

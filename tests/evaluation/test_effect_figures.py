@@ -13,9 +13,10 @@ import pytest
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from lib.evaluation.effect_figures import TYPE_LOOKS, calibration, interaction_map, rce_against_shapley
+from lib.evaluation.effect_figures import calibration, interaction_map, rce_against_shapley
 from lib.evaluation.figures import save_figure
 from lib.evaluation.inference import task_cluster_bootstrap
+from lib.evaluation.looks import type_look
 from tests.evaluation.test_figures import HOSTILE, texts
 
 IDS = ["t|m00|s00", "t|m00|s01", "t|m01|s00", "t|m02|s00"]
@@ -130,6 +131,11 @@ def test_map_of_nothing_known_or_no_pair_is_drawn() -> None:
     assert interaction_map(pairs().assign(index=0.0)).axes[0].images[0].get_clim()[1] > 0
 
 
+def test_map_without_interactions_has_a_scale_to_compare_with() -> None:
+    norm = interaction_map(pairs().assign(index=0.0)).axes[0].images[0].norm
+    assert (norm.vmin, norm.vmax) == (-0.1, 0.1)
+
+
 def test_map_refuses_several_tasks_and_doubled_pairs() -> None:
     with pytest.raises(ValueError, match="pairs of 2 tasks; an interaction map shows one"):
         interaction_map(pd.concat([pairs(), pairs().assign(task_id="u")]))
@@ -183,11 +189,9 @@ def test_packets_without_a_value_are_left_out_and_an_empty_panel_is_drawn() -> N
 
 
 def test_types_look_the_same_whatever_stands_beside_them() -> None:
-    colours = [colour for colour, _ in TYPE_LOOKS.values()]
-    assert len(set(colours)) == len(colours) == len({marker for _, marker in TYPE_LOOKS.values()})
     for frame in (compared(), compared()[compared()["type"] == "claim"]):
         dots = next(one for one in rce_against_shapley(frame).axes[0].collections if one.get_label() == "claim")
-        assert dots.get_edgecolor()[0][:3] == pytest.approx(TYPE_LOOKS["claim"][0])
+        assert dots.get_edgecolor()[0][:3] == pytest.approx(type_look("claim")[0])
 
 
 # ----------------------------------------------------------------------------------------------------------- calibration

@@ -21,11 +21,9 @@ from lib.evaluation.figures import (
     kib_bars,
     label_bars,
     plain_text,
-    policy_colour,
     predicted_vs_measured,
     save_figure,
 )
-from lib.evaluation.tables import POLICY_NAMES
 
 HOSTILE = "costs $5\nor $6 <b>👨‍👩‍👧</b> \\alpha_{1} שלום 漢字 \x00"
 
@@ -152,6 +150,16 @@ def test_frontier_draws_each_policy_over_its_caps_in_order() -> None:
     assert figure.axes[0].get_xlabel() == "Transmitted bytes per task"
 
 
+def test_the_marked_cap_of_a_panel_has_black_edges() -> None:
+    def edged(figure: Figure) -> list[list[tuple[float, float]]]:
+        black = [[line for line in axis.lines if line.get_markeredgecolor() == "black"] for axis in figure.axes]
+        return [[point for line in lines for point in zip(*line.get_data(), strict=True)] for lines in black]
+
+    assert edged(frontier(sweep())) == [[], []]
+    assert edged(frontier(sweep(), marked={"worlds": 0.25})) == [[(250, 0.6), (250, 0.4), (250, 0.3)], []]
+    assert edged(frontier(sweep(), marked={"worlds": 0.9})) == [[], []], "a cap that was not run marks nothing"
+
+
 def test_one_seed_has_no_error_bar_but_is_drawn() -> None:
     table = sweep().assign(task_utility_sd=np.nan, bytes_sd=np.nan)
     assert len(frontier(table).axes[0].containers) == 3
@@ -206,12 +214,6 @@ def test_waterfall_sorts_by_effect_with_unmeasured_last() -> None:
     low, high = axis.get_xlim()
     assert low < -0.5
     assert high > 0.9
-
-
-def test_every_policy_has_its_own_look() -> None:
-    colours = [policy_colour(policy) for policy in POLICY_NAMES]
-    assert len(set(colours)) == len(colours)
-    assert policy_colour("causal") == policy_colour("causal") != policy_colour("something new")
 
 
 @pytest.mark.parametrize(

@@ -55,15 +55,15 @@ def test_every_curve_is_its_rows() -> None:
     assert any(list(line.get_xdata()) == [1.0, 1.0] for line in axes[0, 0].lines), "a load of one"
 
 
-def test_policies_keep_their_colours_and_adaptive_has_its_own() -> None:
+def test_policies_keep_their_colours_and_static_is_named_beside_adaptive() -> None:
     figure = load_curves(TABLE, deadline=2.5)
     shown = {}
     for bars, label in zip(*figure.axes[0].get_legend_handles_labels(), strict=True):
         shown[label] = (to_rgb(bars[0].get_color()), bars[0].get_marker())
-    names = ["Full communication", "BANDMAS causal, static", "Semantic relevance", "BANDMAS causal, adaptive"]
+    names = ["Full communication", "BANDMAS causal, static", "BANDMAS causal, adaptive", "Semantic relevance"]
     assert list(shown) == names
-    assert [shown[name][0] for name in names[:3]] == [
-        to_rgb(policy_colour(policy)) for policy in ("full", "causal", "semantic")
+    assert [shown[name][0] for name in names] == [
+        to_rgb(policy_colour(policy)) for policy in ("full", "causal", "adaptive", "semantic")
     ]
     assert len({colour for colour, _ in shown.values()}) == len({marker for _, marker in shown.values()}) == 4
     assert {*names, "latency, p95", "latency, p50", "deadline, 2.5 s"} <= set(texts(figure))

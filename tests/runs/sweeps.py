@@ -132,7 +132,7 @@ def live(order: Order) -> int:
     life.start()
     if order.mark is not None:
         while (reached := marks_of(folder).get(order.mark)) is None and life.is_alive():
-            time.sleep(0.0002)
+            time.sleep(0.001)
         if reached is not None:
             time.sleep(max(0.0, reached + order.delay - time.monotonic()))
             life.kill()  # SIGKILL; nothing happens to a life that has ended
