@@ -9,6 +9,8 @@ Not covered: several devices; models larger than one device's memory.
 
 from __future__ import annotations
 
+import json
+import math
 import time
 from collections.abc import Sequence
 from typing import Any
@@ -26,7 +28,7 @@ from lib.models.tree_attention import KeyValues, RowPlan, TreeRunner
 from lib.models.weights import LoadedModel, load_weights
 from lib.seeds import digest, generator
 
-ENGINE = "tree-2"  # part of the fingerprint: raise it when a change can alter replies
+ENGINE = "tree-3"  # part of the fingerprint: raise it when a change can alter replies
 _GROWTH = 48  # columns added to the decoding rows at a time
 
 
@@ -39,9 +41,10 @@ class _Row:
         self.seed = seed
         self.tokens: list[int] = consume_forced(matcher) if matcher is not None else []
         self.ids = ids + self.tokens  # forced opening tokens are read with the prompt
-        self.bias: dict[int, float] = {}  # token -> nats, until the first free choice is made
+        self.bias: dict[int, float] = {}  # token -> nats, until the first choice that one of the tokens is part of
         self.pending: list[int] = []
         self.finish = "stop" if matcher is not None and matcher.is_stopped() else ""
+        self.error: str | None = None
         self.cap(max_tokens)
 
     def cap(self, max_tokens: int) -> None:
@@ -104,7 +107,13 @@ class TransformersReceiver:
         self.grammar = JsonGrammar(self.tokenizer, int(network.config.vocab_size), self.eos)
         kind = torch.device(self.loaded.device).type
         self.fingerprint = digest(
-            self.loaded.sha256, str(self.loaded.dtype), kind, "packed" if packed else "plain", ENGINE
+            self.loaded.sha256,
+            _settings(network.config),
+            sorted(self.eos),
+            str(self.loaded.dtype),
+            kind,
+            "packed" if packed else "plain",
+            ENGINE,
         )
 
     def prompt_key(self, prompt: Prompt) -> str:
@@ -132,12 +141,15 @@ class TransformersReceiver:
         """Answer every prompt; see `Receiver.reply`.
 
         Identical (prompt, sample) pairs are computed once; at temperature 0 all samples of a prompt are the same pair. A prompt
-        that does not fit the model's context gets an error reply; the others are answered.
+        that does not fit the model's context, or to which the model's numbers overflow, gets an error reply; the others are
+        answered.
         """
-        if max_tokens < 1 or samples < 1 or temperature < 0:
+        if max_tokens < 1 or samples < 1 or not 0 <= temperature < math.inf:
             raise ValueError(
-                f"max_tokens={max_tokens}, samples={samples}, temperature={temperature}: need >= 1, >= 1, >= 0"
+                f"max_tokens={max_tokens}, samples={samples}, temperature={temperature}: need >= 1, >= 1, >= 0 and finite"
             )
+        if isinstance(stop, str):
+            raise ValueError(f"stop: {stop!r} is one text, not a list of texts")
         done: dict[tuple[object, ...], Reply] = {}
         keys: list[tuple[object, ...]] = []
         rows: dict[tuple[object, ...], _Row] = {}
@@ -155,7 +167,9 @@ class TransformersReceiver:
                 matcher = self.grammar.matcher(prompt.schema) if prompt.schema is not None else None
                 rows[key] = _Row(ids, matcher, ("sample", *key), max_tokens)
                 rows[key].bias = self._bias(prompt)
-        names, pending = list(rows), list(rows.values())
+        # A row that its schema has finished needs no model, and may be longer than the model's context.
+        done |= {key: self._reply_of(row, stop, 0.0) for key, row in rows.items() if row.finish}
+        names, pending = [key for key in rows if key not in done], [row for row in rows.values() if not row.finish]
         for group in group_prompts([row.ids for row in pending], self.max_slots):
             started = time.perf_counter()
             self._answer([pending[index] for index in group], max_tokens, stop, temperature)
@@ -171,6 +185,8 @@ class TransformersReceiver:
             raise ValueError(
                 f"bias: the texts {list(firsts)} must begin with tokens of their own, in {self.name}'s vocabulary"
             )
+        if not all(math.isfinite(nats) for _, nats in prompt.bias):
+            raise ValueError(f"bias: {list(prompt.bias)} must be finite numbers of nats")
         return {firsts[text][0]: nats for text, nats in prompt.bias}
 
     @torch.inference_mode()
@@ -237,13 +253,14 @@ class TransformersReceiver:
     ) -> None:
         """Continue the leaves `places` token by token; rows leave as they finish."""
         limit = max(_room(row, max_tokens) for row in rows)
-        buffer = self.runner.rows_from(tree, store, places, min(_GROWTH, max_tokens))
         columns = np.asarray([len(row.ids) for row in rows])
-        live = [index for index, row in enumerate(rows) if not row.finish]
-        logits = self.runner.logits(states[torch.as_tensor(live, device=states.device)]) if live else None
+        buffer = self.runner.rows_from(tree, store, places, min(_GROWTH, limit - int(columns.max())))
+        live = list(range(len(rows)))
         while live:
-            assert logits is not None
-            self._choose([rows[index] for index in live], logits, max_tokens, stop, temperature)
+            for start in range(0, len(live), self.runner.head_rows):
+                part = slice(start, start + self.runner.head_rows)
+                logits = self.runner.logits(states[part])
+                self._choose([rows[index] for index in live[part]], logits, max_tokens, stop, temperature)
             live = [index for index in live if not rows[index].finish]
             if not live:
                 break
@@ -257,18 +274,13 @@ class TransformersReceiver:
             at = np.concatenate([columns[index] + np.arange(count) for index, count in zip(live, counts, strict=True)])
             tokens = np.concatenate([rows[index].pending for index in live])
             hidden = self.runner.hidden(tokens, at, RowPlan(buffer, np.repeat(live, counts), at))
-            last = torch.as_tensor(np.cumsum(counts) - 1, device=hidden.device)
-            logits = self.runner.logits(hidden[last])
+            states = hidden[torch.as_tensor(np.cumsum(counts) - 1, device=hidden.device)]
             columns[live] += counts
 
     def _choose(
         self, rows: list[_Row], logits: Tensor, max_tokens: int, stop: Sequence[str], temperature: float
     ) -> None:
         """Give every row its next tokens, the forced ones included, or finish it."""
-        for index, row in enumerate(rows):
-            for token, nats in row.bias.items():
-                logits[index, token] += nats
-            row.bias = {}
         bound = [index for index, row in enumerate(rows) if row.matcher is not None]
         if bound:
             allowed = torch.as_tensor(
@@ -276,8 +288,21 @@ class TransformersReceiver:
             )
             at = torch.as_tensor(bound, device=logits.device)
             logits[at] = logits[at].masked_fill(~allowed, -torch.inf)
+        for index, row in enumerate(rows):
+            # Some tokenizers leave the end of a forced opening open: no text of the bias can stand there yet.
+            if row.bias and (logits[index, list(row.bias)] > -torch.inf).any():
+                for token, nats in row.bias.items():
+                    logits[index, token] += nats
+                row.bias = {}
+        sound = torch.isfinite(logits.amax(-1)).tolist()
         chosen = logits.argmax(-1).tolist() if temperature == 0 else _sample(rows, logits, temperature)
-        for row, token in zip(rows, chosen, strict=True):
+        for row, token, choosable in zip(rows, chosen, sound, strict=True):
+            if not choosable:
+                row.finish = "error"
+                row.error = (
+                    f"the {self.loaded.dtype} logits name no likeliest token; try dtype='float32' or a smaller bias"
+                )
+                continue
             if token in self.eos:
                 row.finish = "stop"
                 continue
@@ -300,6 +325,8 @@ class TransformersReceiver:
         return self.tokenizer.decode(tokens, skip_special_tokens=True)
 
     def _reply_of(self, row: _Row, stop: Sequence[str], seconds: float) -> Reply:
+        if row.error is not None:
+            return Reply(text="", prompt_tokens=row.prompt_tokens, seconds=seconds, finish="error", error=row.error)
         text = self._text([token for token in row.tokens if token not in self.eos])
         cut = _stop_at(text, stop)
         return Reply(
@@ -308,17 +335,18 @@ class TransformersReceiver:
             prompt_tokens=row.prompt_tokens,
             new_tokens=len(row.tokens),
             seconds=seconds,
-            finish=row.finish,
+            finish=row.finish if cut is None else "stop",
         )
 
 
 def _sample(rows: list[_Row], logits: Tensor, temperature: float) -> list[int]:
     """Draw one token a row; the draw is named by prompt, sample and position, so it is repeatable in any batch."""
-    probabilities = (logits / temperature).softmax(-1).double().cpu().numpy()
+    below = logits.double() - logits.amax(-1, keepdim=True)  # at most 0, so that no temperature overflows
+    reached = (below / temperature).softmax(-1).cumsum(-1).cpu().numpy()
     chosen = []
-    for row, p in zip(rows, probabilities, strict=True):
-        draw = generator(*row.seed, len(row.tokens)).random() * p.sum()
-        chosen.append(int(min(np.searchsorted(p.cumsum(), draw, side="right"), len(p) - 1)))
+    for row, upto in zip(rows, reached, strict=True):
+        draw = generator(*row.seed, len(row.tokens)).random() * upto[-1]
+        chosen.append(int(min(np.searchsorted(upto, draw, side="right"), len(upto) - 1)))
     return chosen
 
 
@@ -336,6 +364,14 @@ def _room(row: _Row, max_tokens: int) -> int:
 def _too_long(prompt_tokens: int, max_tokens: int, context: int) -> Reply:
     reason = f"prompt of {prompt_tokens} tokens + {max_tokens} new tokens exceed the model's context of {context}"
     return Reply(text="", prompt_tokens=prompt_tokens, finish="error", error=reason)
+
+
+def _settings(config: Any) -> str:
+    """Return what a configuration says of the computation, as JSON: the weights alone do not name a model."""
+    told = {"_name_or_path", "architectures", "dtype", "transformers_version"}
+    return json.dumps(
+        {key: value for key, value in config.to_diff_dict().items() if key not in told}, sort_keys=True, default=str
+    )
 
 
 def _eos_tokens(model: Any, tokenizer: Any) -> frozenset[int]:

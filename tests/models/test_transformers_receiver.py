@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Sequence
 from functools import cache
 from typing import Any
@@ -164,6 +165,64 @@ def test_memory_bounds_change_no_answer(bounds: dict[str, int]) -> None:
     assert (len(buffers) > len(reads)) == ("max_row_tokens" in bounds)
 
 
+def test_a_forced_opening_takes_its_room_from_the_reply() -> None:
+    """The tokens read with the prompt are part of `max_tokens`; counted twice they would break the bound of the buffer."""
+    schema = {
+        "type": "object",
+        "properties": {"the ferry left the harbour": {"enum": ["x" * 9, "y"]}, "b": {"type": "boolean"}},
+    }
+    schema |= {"required": list(schema["properties"]), "additionalProperties": False}
+    made = chat_receiver("qwen2", dtype=torch.float64, pack=False)
+    prompts = [Prompt(prompt.turns, schema) for prompt in PROMPTS]
+    (longest,) = {max(len(made.encoder.encode(prompt)) for prompt in prompts)}
+    made.max_row_tokens = len(prompts) * (longest + 24)  # exactly what all rows can come to need
+    sizes: list[int] = []
+    rows_from = made.runner.rows_from
+
+    def spy(*given: Any) -> Any:
+        buffer = rows_from(*given)
+        sizes.append(len(buffer) * buffer.length)
+        return buffer
+
+    made.runner.rows_from = spy  # type: ignore[method-assign]
+    made.reply(prompts, max_tokens=24)
+    assert len(sizes) == 1 and sizes[0] <= made.max_row_tokens
+
+
+def test_logits_of_many_rows_are_taken_a_bounded_number_at_a_time() -> None:
+    made = chat_receiver("llama", ends=ENDS, dtype=torch.float64, pack=False)
+    expected = tokens(made.reply(PROMPTS, max_tokens=12))
+    made.runner.head_rows = 3
+    widths: list[int] = []
+    logits = made.runner.logits
+
+    def spy(hidden: Any) -> Any:
+        widths.append(len(hidden))
+        return logits(hidden)
+
+    made.runner.logits = spy  # type: ignore[method-assign]
+    assert tokens(made.reply(PROMPTS, max_tokens=12)) == expected
+    assert widths[:3] == [3, 3, 2] and max(widths) == 3
+
+
+def test_what_a_schema_has_settled_is_not_read() -> None:
+    """However long: a forced opening beyond the cap may not fit the model's context, and learned positions end there."""
+    made = receiver()
+    fixed = {
+        "type": "object",
+        "properties": {"a": {"const": "A" * 3000}},
+        "required": ["a"],
+        "additionalProperties": False,
+    }
+    before = made.runner.forward_tokens
+    cut, whole = (made.reply([Prompt(PROMPTS[0].turns, fixed)], max_tokens=cap)[0] for cap in (3, 400))
+    assert made.runner.forward_tokens == before
+    assert (cut.finish, cut.new_tokens, cut.seconds) == ("length", 3, 0.0)
+    assert whole.token_ids[:3] == cut.token_ids
+    mixed = made.reply([Prompt(PROMPTS[0].turns, fixed), PROMPTS[1]], max_tokens=3)
+    assert tokens(mixed) == [cut.token_ids, made.reply([PROMPTS[1]], max_tokens=3)[0].token_ids]
+
+
 # ------------------------------------------------------------------------------------------------------------------------- counts
 
 
@@ -278,6 +337,12 @@ def test_samples_are_distinct_repeatable_and_independent_of_the_batch() -> None:
     assert tokens(twice[:2]) == tokens(twice[2:])
 
 
+def test_the_coldest_temperature_is_greedy() -> None:
+    made = chat_receiver("llama", ends=ENDS)  # float32, where a division by 1e-40 overflows
+    greedy = tokens(made.reply(PROMPTS, max_tokens=8))
+    assert all(tokens(made.reply(PROMPTS, max_tokens=8, temperature=cold)) == greedy for cold in (1e-6, 1e-40, 1e-300))
+
+
 def test_at_temperature_zero_all_samples_are_the_greedy_reply() -> None:
     made = receiver()
     greedy = tokens(made.reply(PROMPTS[:2], max_tokens=8))
@@ -339,10 +404,36 @@ def test_a_prompt_that_does_not_fit_gets_an_error_and_the_others_an_answer() -> 
     assert made.reply([PROMPTS[0]], max_tokens=fitting + 1)[0].finish == "error"
 
 
-@pytest.mark.parametrize("wrong", [{"max_tokens": 0}, {"samples": 0}, {"temperature": -1.0}])
+@pytest.mark.parametrize(
+    "wrong",
+    [{"max_tokens": 0}, {"samples": 0}, {"temperature": -1.0}, {"temperature": math.inf}, {"temperature": math.nan}],
+)
 def test_senseless_decoding_is_refused(wrong: dict[str, Any]) -> None:
     with pytest.raises(ValueError, match="need >= 1, >= 1, >= 0"):
         receiver().reply(PROMPTS[:1], **wrong)
+
+
+def test_one_text_is_no_list_of_stop_strings() -> None:
+    with pytest.raises(ValueError, match="stop: 'END' is one text, not a list"):
+        receiver().reply(PROMPTS[:1], stop="END")
+
+
+def test_a_stop_string_in_a_capped_opening_is_a_stop() -> None:
+    schema = {"type": "object", "properties": {"label": {"const": "x" * 40}}, "required": ["label"]}
+    reply = receiver().reply([Prompt(PROMPTS[0].turns, schema)], max_tokens=4, stop=('"',))[0]
+    assert (reply.text, reply.finish) == ("{", "stop")
+
+
+@pytest.mark.parametrize("temperature", [0.0, 1.0])
+def test_a_model_whose_numbers_overflow_gives_an_error_and_no_reply(temperature: float) -> None:
+    """Not a number is no likeliest token: argmax would name token 0, a draw one beyond the vocabulary."""
+    made = chat_receiver("llama", dtype=torch.float64, pack=False)
+    sick = made.encoder.encode_text("mill")[0]
+    made.runner.model.get_input_embeddings().weight.data[sick] = torch.nan
+    broken, well = made.reply([user("mill"), user("the ferry")], max_tokens=5, temperature=temperature)
+    assert (broken.finish, broken.text, broken.token_ids, broken.new_tokens) == ("error", "", (), None)
+    assert "float64 logits name no likeliest token" in (broken.error or "")
+    assert well.error is None and well.new_tokens
 
 
 # --------------------------------------------------------------------------------------------------------------------------- bias
@@ -391,6 +482,28 @@ def test_a_bias_that_cannot_tell_its_texts_apart_is_refused(bias: tuple[tuple[st
         receiver().reply([Prompt(PROMPTS[0].turns, bias=bias)])
 
 
+@pytest.mark.parametrize("nats", [math.inf, -math.inf, math.nan])
+def test_a_bias_without_a_size_is_refused(nats: float) -> None:
+    with pytest.raises(ValueError, match="bias: .* must be finite"):
+        receiver().reply([Prompt(PROMPTS[0].turns, bias=(("the", nats),))])
+
+
+def test_a_bias_waits_for_a_choice_that_one_of_its_texts_can_be() -> None:
+    """Qwen's tokenizer leaves the `":"` before SUPPORT to the model; a bias spent there would move nothing."""
+    made = chat_receiver("llama", dtype=torch.float64, pack=False)
+    fields = {
+        "n": {"enum": [1, 2]},
+        "label": {"enum": ["Yes", "No", "Maybe"]},
+        "again": {"enum": ["Yes", "No", "Maybe"]},
+    }
+    schema = {"type": "object", "properties": fields, "required": list(fields), "additionalProperties": False}
+    free = json.loads(made.reply([Prompt(PROMPTS[0].turns, schema)], max_tokens=60)[0].text)
+    for label in fields["label"]["enum"]:
+        value = json.loads(made.reply([Prompt(PROMPTS[0].turns, schema, ((label, 1e4),))], max_tokens=60)[0].text)
+        assert (value["n"], value["label"]) == (free["n"], label)
+        assert label != free["label"] or value == free
+
+
 # ----------------------------------------------------------------------------------------------------------------------- identity
 
 
@@ -422,6 +535,16 @@ def test_fingerprint_tells_weights_precision_and_packing_apart() -> None:
     assert again.fingerprint == packed.fingerprint, "the same weights, packed already"
     assert tokens(again.reply(PROMPTS, max_tokens=5)) == tokens(packed.reply(PROMPTS, max_tokens=5))
     assert isinstance(packed, Receiver)
+    other = packed.loaded.model
+    try:
+        other.config.rope_parameters = {**other.config.rope_parameters, "rope_theta": 500.0}
+        assert TransformersReceiver(loaded=packed.loaded).fingerprint != packed.fingerprint, (
+            "the same file, other positions"
+        )
+    finally:
+        other.config.rope_parameters = {**other.config.rope_parameters, "rope_theta": 10_000.0}
+    ends = chat_receiver("llama", ends=ENDS - 1)
+    assert ends.loaded.sha256 == packed.loaded.sha256 and ends.fingerprint != packed.fingerprint
 
 
 def test_tokens_are_counted_without_special_ones() -> None:
