@@ -102,4 +102,5 @@ def test_jupyter_gets_one_line_that_updates(monkeypatch: pytest.MonkeyPatch) -> 
 def test_tqdm_is_used_nowhere() -> None:
     """Case of papermill#617: a widget bar freezes at 0 in an executed notebook."""
     for file in Path(module.__file__).parents[1].rglob("*.py"):
-        assert "tqdm" not in file.read_text(encoding="utf-8"), file
+        text = file.read_text(encoding="utf-8").replace("use_tqdm=False", "")  # vLLM's own switch for its bar
+        assert "tqdm" not in text, file
