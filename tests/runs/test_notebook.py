@@ -354,7 +354,7 @@ def test_ctrl_c_ends_the_kernels_and_keeps_the_run_as_interrupted(tmp_path: Path
     runner = start_runner(layout)
     assert wait_for(log.exists)
     os.kill(runner.pid, signal.SIGINT)
-    assert runner.wait(timeout=30) != 0
+    assert runner.wait(timeout=120) != 0
     assert processes_naming(str(tmp_path)) == []
     (entry,) = read_index(layout.outputs)[0]
     assert (entry["status"], entry["error"]) == ("interrupted", "cell 4: Interrupted: the runner was stopped")
