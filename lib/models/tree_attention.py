@@ -12,9 +12,9 @@ queries, keys and values of a packed list of tokens and a plan that says who see
 Everything else - projections, norms, rotary positions, head - runs on the packed tokens, without padding, in one matrix
 product each. Memory: two buffers of (layers, slots, kv heads, head size); the caller bounds slots and rows.
 
-Not covered: sliding windows, attention sinks, soft-capping, keys and values of unlike sizes, encoder-decoders. `TreeRunner` refuses
-by name a model whose layers ask for these or do not all come through the interface, and one whose logits differ from its own
-plain forward on a probe.
+Not covered: sliding windows, attention sinks, soft-capping, keys and values of unlike sizes, rotary positions that change with the
+length of the text (longrope), encoder-decoders. `TreeRunner` refuses by name a model whose layers ask for these or do not all come
+through the interface, and one whose logits differ from its own plain forward on a probe.
 """
 
 from __future__ import annotations
@@ -32,7 +32,9 @@ from lib.models.prefix_tree import PrefixTree, Range, Segment, build_tree, chunk
 
 INTERFACE = "prefix_tree"
 _UNSUPPORTED = {"sliding_window": "a sliding window", "softcap": "soft-capping", "s_aux": "attention sinks"}
-_PROBE_TOLERANCE = 0.1  # of the largest logit: far above rounding in bfloat16, far below a forgotten scale
+# Of the largest logit. Two attentions of half precision may differ by a tenth; else, and in the head alone, only rounding is excused:
+# a cap on the logits bends the small ones of a probe by a few hundredths.
+_HALF_TOLERANCE, _TOLERANCE = 0.1, 0.01
 
 
 class KeyValues:
@@ -54,9 +56,9 @@ class KeyValues:
         return self.keys[0].shape[2]
 
     @property
-    def head_dim(self) -> int:
-        """Size of a key."""
-        return self.keys[0].shape[3]
+    def heads(self) -> tuple[int, int]:
+        """Number of key heads and size of a key."""
+        return self.keys[0].shape[1], self.keys[0].shape[3]
 
     def keep(self, rows: Sequence[int]) -> KeyValues:
         """Drop all but the given rows, layer by layer."""
@@ -85,9 +87,9 @@ class TreePlan:
         self.calls = 0
 
     @property
-    def head_dim(self) -> int:
-        """Size of a key."""
-        return self.store.head_dim
+    def heads(self) -> tuple[int, int]:
+        """Number of key heads and size of a key."""
+        return self.store.heads
 
     def attend(self, layer: int, query: Tensor, key: Tensor, value: Tensor, scaling: float) -> Tensor:
         """Attend for one layer: query (heads, T, d), key and value (kv_heads, T, d); returns (T, heads, d)."""
@@ -170,9 +172,9 @@ class RowPlan:
             )
 
     @property
-    def head_dim(self) -> int:
-        """Size of a key."""
-        return self.store.head_dim
+    def heads(self) -> tuple[int, int]:
+        """Number of key heads and size of a key."""
+        return self.store.heads
 
     def attend(self, layer: int, query: Tensor, key: Tensor, value: Tensor, scaling: float) -> Tensor:
         """Attend for one layer: query (heads, T, d), key and value (kv_heads, T, d); returns (T, heads, d)."""
@@ -193,6 +195,11 @@ class RowPlan:
             answer = answer.unflatten(2, (group, steps)).permute(0, 3, 1, 2, 4).flatten(2, 3)  # (rows, steps, heads, d)
             out[some.tokens[some.put]] = answer[some.put]
         return out
+
+
+def _apart(left: Tensor, right: Tensor) -> float:
+    """Return the largest difference of two tensors as a share of the second one's largest value."""
+    return float((left - right).abs().max() / right.abs().max())
 
 
 def _gather(buffer: Tensor, ranges: Sequence[Range]) -> Tensor:
@@ -222,10 +229,13 @@ def tree_attention(
     """Attention function in the form that transformers' interface expects; the plan arrives as a keyword."""
     plan = kwargs.get("plan")
     if plan is None:
-        raise ValueError("prefix-tree attention was called without a plan; run the model through TreeRunner")
+        raise ValueError(
+            f"{type(module).__name__} called prefix-tree attention without a plan: the model was not run through TreeRunner, "
+            "or its layers do not hand the plan on, and then it is not supported"
+        )
     asked = [what for name, what in _UNSUPPORTED.items() if kwargs.get(name) is not None]
-    if key.shape[-1] != plan.head_dim or value.shape[-1] != key.shape[-1]:
-        asked.append("keys and values of unlike sizes")
+    if (key.shape[1], key.shape[-1]) != plan.heads or value.shape != key.shape:
+        asked.append("keys and values of unlike sizes, or others than its configuration tells")
     if asked:
         raise ValueError(
             f"{type(module).__name__} uses {' and '.join(asked)}, which prefix-tree attention does not cover"
@@ -263,6 +273,11 @@ class TreeRunner:
         if kinds != {"full_attention"}:
             odd = sorted(kinds - {"full_attention"})
             raise ValueError(f"{config.model_type}: layers {odd} are not supported; use a full-attention model")
+        if "longrope" in repr(getattr(config, "rope_parameters", None)):
+            raise ValueError(
+                f"{config.model_type}: rotary positions of kind 'longrope' are not supported: they change with the length of the "
+                "text, and a tree reads texts of many lengths at once"
+            )
         self.model = model
         self.config = config
         self.chunk_tokens = chunk_tokens
@@ -282,7 +297,8 @@ class TreeRunner:
         stem = [token % self.config.vocab_size for token in range(3, 19)]
         prompts = [[*stem, 1], [*stem, 2]]
         plain = [self._plain_logits(prompts, "eager")]
-        if self.dtype not in (torch.float32, torch.float64):
+        half = self.dtype not in (torch.float32, torch.float64)
+        if half:
             # In half precision two correct attentions may differ by a tenth on a probe without sense; agreeing with one is enough.
             plain.append(self._plain_logits(prompts, "sdpa"))
         self.model.set_attn_implementation(INTERFACE)
@@ -290,18 +306,31 @@ class TreeRunner:
         tree = build_tree(prompts)
         _, states = self.read(tree, np.asarray(tree.leaf))
         mine = self.logits(states)
-        off = min(float((mine - other).abs().max() / other.abs().max()) for other in plain)
-        if not off <= _PROBE_TOLERANCE:
+        off = min(_apart(mine, other) for other in plain)
+        if not off <= (_HALF_TOLERANCE if half else _TOLERANCE):
             raise ValueError(
                 f"{self.config.model_type}: logits differ from the plain model's by {off:.0%} of the largest; "
                 "this architecture is not supported"
             )
 
     def _plain_logits(self, prompts: Sequence[Sequence[int]], attention: str) -> Tensor:
-        """Return the last logits of equally long prompts by the untouched model, shape (n_prompts, vocabulary)."""
+        """Return the last logits of equally long prompts by the untouched model, shape (n_prompts, vocabulary).
+
+        Raises ValueError where the model does more to its last hidden states than `logits`, such as capping.
+        """
         self.model.set_attn_implementation(attention)
         ids = torch.as_tensor(prompts, device=self.device)
-        return self.model(input_ids=ids, use_cache=False).logits[:, -1].float()
+        logits = self.model(input_ids=ids, use_cache=False).logits[:, -1].float()
+        if not torch.isfinite(logits).all():
+            raise ValueError(
+                f"{self.config.model_type}: its logits in {self.dtype} are not numbers; try dtype='float32'"
+            )
+        bare = self.logits(self.model.get_decoder()(input_ids=ids, use_cache=False).last_hidden_state[:, -1])
+        if not (off := _apart(bare, logits)) <= _TOLERANCE:
+            raise ValueError(
+                f"{self.config.model_type}: scales or caps its logits ({off:.0%} of the largest); this architecture is not supported"
+            )
+        return logits
 
     def hidden(self, tokens: np.ndarray, positions: np.ndarray, plan: TreePlan | RowPlan) -> Tensor:
         """Run the layers over packed tokens; returns the final hidden states, shape (T, hidden)."""

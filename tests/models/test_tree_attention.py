@@ -194,13 +194,39 @@ def other_model(name: str, **changes: Any) -> Any:
         ),
         ("mamba", {}, r"mamba: layers \['linear_attention'\]"),
         ("bloom", {}, "bloom: 0 of 2 layers used the attention interface"),
-        ("cohere", {"logit_scale": 0.25}, "cohere: logits differ from the plain model's by 300%"),
-        ("granite", {"logits_scaling": 8.0}, "granite: logits differ"),
+        ("cohere", {"logit_scale": 0.25}, r"cohere: scales or caps its logits \(300% of the largest\)"),
+        ("granite", {"logits_scaling": 8.0}, "granite: scales or caps its logits"),
+        ("nanochat", {}, "nanochat: scales or caps its logits"),
+        ("stablelm", {}, "StableLmAttention called prefix-tree attention without a plan: .* not supported"),
+        (
+            "gpt_bigcode",
+            {"n_embd": 32, "n_head": 4, "n_layer": 2},
+            "GPTBigCodeAttention uses keys and values of unlike sizes",
+        ),
     ],
 )
 def test_models_it_would_compute_wrongly_are_refused_by_name(model: str, changes: dict[str, Any], reason: str) -> None:
     with pytest.raises(ValueError, match=reason):
         TreeRunner(other_model(model, **changes))
+
+
+def test_rotary_positions_that_hang_on_the_length_of_the_text_are_refused() -> None:
+    """A long neighbour would change the positions, and so the reply, of a short prompt."""
+    scaled = {"rope_type": "longrope", "rope_theta": 10_000.0, "factor": 4.0, "original_max_position_embeddings": 16}
+    factors = {"short_factor": [1.0] * 4, "long_factor": [4.0] * 4}
+    with pytest.raises(ValueError, match="llama: rotary positions of kind 'longrope' are not supported"):
+        TreeRunner(chat_model("llama", rope_parameters={**scaled, **factors}))
+    model = chat_model("llama", dtype=torch.float64, rope_parameters={**scaled, "rope_type": "yarn"})
+    expected = plain_logits(model, [*range(5, 50)])[-1]
+    runner = TreeRunner(chat_model("llama", dtype=torch.float64, rope_parameters={**scaled, "rope_type": "yarn"}))
+    assert close(leaf_logits(runner, [[5, 6], [*range(5, 50)]])[1], expected), "scaled alike for every length"
+
+
+def test_numbers_that_overflow_are_named() -> None:
+    model = chat_model("llama", dtype=torch.float16)
+    model.get_output_embeddings().weight.data[7] = torch.inf
+    with pytest.raises(ValueError, match="llama: its logits in torch.float16 are not numbers; try dtype='float32'"):
+        TreeRunner(model)
 
 
 def test_families_without_grouped_heads_work_too() -> None:
@@ -224,7 +250,7 @@ def test_families_without_grouped_heads_work_too() -> None:
 
 def test_a_call_without_a_plan_is_refused() -> None:
     nothing = torch.zeros(1, 1, 1, 4)
-    with pytest.raises(ValueError, match="without a plan; run the model through TreeRunner"):
+    with pytest.raises(ValueError, match="without a plan: the model was not run through TreeRunner"):
         tree_attention(torch.nn.Linear(1, 1), nothing, nothing, nothing, None)
 
 
