@@ -9,9 +9,11 @@ Not covered: the work itself, which is in `lib.runs` and `lib.sources`.
 from __future__ import annotations
 
 import argparse
+import os
 import shutil
 import signal
 import sys
+import tempfile
 from collections.abc import Sequence
 from typing import Any
 
@@ -44,7 +46,8 @@ def _answer(options: argparse.Namespace) -> int:
     except (StoreError, SourceError, OSError) as error:
         return _complain(str(error), FAILED)
     except KeyboardInterrupt:
-        return _complain("stopped; what was finished is kept, the same command goes on from there", INTERRUPTED)
+        goes_on = "" if options.command is _bench else ", the same command goes on from there"
+        return _complain(f"stopped; what was finished is kept{goes_on}", INTERRUPTED)
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -222,7 +225,10 @@ def _runs(options: argparse.Namespace) -> int:
 def _bench(options: argparse.Namespace) -> int:
     from lib.runs.layout import checkout
 
+    os.environ.setdefault("KINETO_LOG_LEVEL", "6")  # torch's profiler writes lines of its own between ours
     folder = checkout(options.outputs).outputs / "bench"
+    folder.mkdir(parents=True, exist_ok=True)
+    tempfile.TemporaryFile(dir=folder).close()  # a place that cannot be written is known before minutes are spent
     if options.admission:
         from lib.runs.bench.admission import bench_admission
 
@@ -238,8 +244,8 @@ def _bench(options: argparse.Namespace) -> int:
         tasks=options.tasks,
         new_tokens=options.new_tokens,
         rounds=options.rounds,
-        more_packets=tuple(options.curve_packets),
-        more_tasks=tuple(options.curve_tasks),
+        more_packets=tuple(sorted(set(options.curve_packets))),
+        more_tasks=tuple(sorted(set(options.curve_tasks))),
         limit=options.limit_seconds,
     )
     return bench(folder, options.model, options.dtype, options.device, plan, _say)

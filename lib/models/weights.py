@@ -120,6 +120,10 @@ def load_weights(
     folder, sha256 = _as_safetensors(place, shown, log)
     refuse_sliding_window(_config(folder, shown), shown)
     chosen_device = ("cuda" if torch.cuda.is_available() else "cpu") if device == "auto" else device
+    try:
+        torch.device(chosen_device)
+    except RuntimeError as error:
+        raise WeightsError(f"device={device!r} is unknown; use 'auto', 'cpu' or 'cuda'") from error
     chosen_dtype = torch.float32 if exact else _choose_dtype(dtype, chosen_device, count_parameters(folder))
 
     from transformers import AutoModelForCausalLM, AutoTokenizer

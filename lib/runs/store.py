@@ -206,7 +206,7 @@ class Store:
     def put(self, rows: Iterable[tuple[Key, dict[str, Any]]], *, name: str = "") -> int:
         """Store values in one transaction and return how many were new; the first writer of a key wins."""
         now = _now()
-        records = [(*msgspec.structs.astuple(key), name, _dump(value), now) for key, value in rows]
+        records = [(*msgspec.structs.astuple(key), _utf8(name), _dump(value), now) for key, value in rows]
         with self._named_errors(), self._writing():
             before = self._db.total_changes
             self._db.executemany(
@@ -219,7 +219,7 @@ class Store:
     def put_failures(self, rows: Iterable[tuple[Key, str]], *, name: str = "") -> None:
         """Record calls that failed and why. They are never served, so the next call tries again."""
         now = _now()
-        records = [(*msgspec.structs.astuple(key), name, json.dumps(error), now) for key, error in rows]
+        records = [(*msgspec.structs.astuple(key), _utf8(name), json.dumps(error), now) for key, error in rows]
         with self._named_errors(), self._writing():
             self._db.executemany(
                 f"INSERT INTO failure ({_FIELDS}, name, error, created) VALUES (?, ?, ?, ?, ?, ?, ?, ?)", records
@@ -251,7 +251,7 @@ class Store:
             for *key, name, error, created in self._db.execute(
                 f"SELECT {_FIELDS}, name, error, created FROM failure ORDER BY id"
             ):
-                rows.append({**_columns(key, name, created), "status": "failed", "error": json.loads(error)})
+                rows.append({**_columns(key, name, created), "status": "failed", "error": _utf8(json.loads(error))})
         columns = [*_columns(["", "", "", "", 0], "", ""), "status", "text", "token_ids", "prompt_tokens", "new_tokens"]
         frame = pd.DataFrame(rows, columns=[*columns, "seconds", "finish", "scores", "error"])
         # the name says what these seconds are: another run's clock, no latency of this one
@@ -337,9 +337,14 @@ def _plain(value: dict[str, Any]) -> dict[str, Any]:
     columns = dict(value)
     if "scores" in value:
         columns["scores"] = [float(score) for score in value["scores"]]
-    if "text" in value:  # half a surrogate pair is no UTF-8: it is exported as \\ud800, and stored as it came
-        columns["text"] = value["text"].encode("utf-8", "backslashreplace").decode("utf-8")
+    if "text" in value:  # stored as it came
+        columns["text"] = _utf8(value["text"])
     return columns
+
+
+def _utf8(text: str) -> str:
+    """Return a text as UTF-8 can hold it: half a surrogate pair, as in an odd file name, becomes \\ud800."""
+    return text.encode("utf-8", "backslashreplace").decode("utf-8")
 
 
 def _batches(items: Sequence[str], size: int) -> Iterator[Sequence[str]]:
@@ -364,12 +369,17 @@ def _refuse_foreign_file(path: Path) -> None:
     if not path.exists():
         return
     if not path.is_file():
-        raise StoreError(f"{path}: is a folder; LAB_STORE names a file")
-    with path.open("rb") as file:
-        head = file.read(16)
+        raise StoreError(f"{path}: is {'a folder' if path.is_dir() else 'no regular file'}; LAB_STORE names a file")
+    try:
+        with path.open("rb") as file:
+            head = file.read(16)
+    except OSError as error:
+        raise StoreError(f"{path}: cannot be read ({error.strerror}); choose another path (LAB_STORE)") from error
+    if not os.access(path, os.W_OK):  # SQLite would open it all the same and fail when the first replies are computed
+        raise StoreError(f"{path}: cannot be written; make it writable or choose another path (LAB_STORE)")
     if not head or head == b"SQLite format 3\0":
         return
-    pickled = head[0] == 0x80 and 2 <= head[1] <= 5
+    pickled = head[:1] == b"\x80" and head[1:2] in (b"\2", b"\3", b"\4", b"\5")
     kind = "a Python pickle, which is never opened" if pickled else f"it starts with {head!r}"
     raise StoreError(f"{path}: not a store ({kind}); choose another path (LAB_STORE) or move the file aside")
 

@@ -42,7 +42,7 @@ import os
 import re
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib import import_module
@@ -103,13 +103,14 @@ class Telemetry:
         if self._thread is not None:
             raise RuntimeError("this Telemetry is sampling already: make one for each block")
         self.reasons, self._samples, self._stop = {}, [], threading.Event()
-        nvml = self._nvml or self._attempt(GPU, lambda: import_module("pynvml"))
-        self._thread = threading.Thread(target=self._run, args=(nvml, self._samples, self._stop), daemon=True)
+        reasons = self.reasons
+        nvml = self._nvml or self._attempt(reasons, GPU, lambda: import_module("pynvml"))
+        self._thread = threading.Thread(target=self._run, args=(nvml, self._samples, reasons, self._stop), daemon=True)
         try:
             self._thread.start()
         except RuntimeError as error:  # the machine has no thread left
             self._thread = None
-            self._blame(UNITS, error)
+            _blame(reasons, UNITS, error)
         return self
 
     def __exit__(
@@ -121,8 +122,9 @@ class Telemetry:
         self._stop.set()
         thread.join(LONGEST_WAIT)
         if thread.is_alive():
+            # What the thread may still see comes too late to count, for this block and for the next one.
+            self._samples, self.reasons = list(self._samples), dict(self.reasons)
             self.reasons[self._reading] = f"no answer within {LONGEST_WAIT:g} s; the rest was not sampled"
-            self._samples = list(self._samples)  # what the thread may still see comes too late to count
 
     def frame(self) -> pd.DataFrame:
         """Return the samples so far: ``seconds`` since the start and the measures of `UNITS`; missing is null."""
@@ -153,10 +155,12 @@ class Telemetry:
             )
         return pd.DataFrame(rows)
 
-    def _run(self, nvml: Any, samples: list[dict[str, float | None]], stop: threading.Event) -> None:
+    def _run(
+        self, nvml: Any, samples: list[dict[str, float | None]], reasons: dict[str, str], stop: threading.Event
+    ) -> None:
         started = time.perf_counter()
-        tree = self._attempt(("cpu_percent", "rss_bytes"), _Tree)
-        devices = None if nvml is None else self._attempt(GPU, lambda: _Devices(nvml))
+        tree = self._attempt(reasons, ("cpu_percent", "rss_bytes"), _Tree)
+        devices = None if nvml is None else self._attempt(reasons, GPU, lambda: _Devices(nvml))
         reads: dict[str, Callable[[], float | None]] = {}
         if tree is not None:
             reads |= {"cpu_percent": tree.cpu_percent, "rss_bytes": tree.rss_bytes}
@@ -166,26 +170,28 @@ class Telemetry:
         while True:
             now = time.perf_counter()
             sample: dict[str, float | None] = {"seconds": now - started}
-            samples.append(sample | {name: self._attempt((name,), read) for name, read in reads.items()})
+            samples.append(sample | {name: self._attempt(reasons, (name,), read) for name, read in reads.items()})
             if last:
                 break
             due = max(due + self.every, time.perf_counter())  # a late sample delays the next ones, none pile up
-            stop.wait(due - time.perf_counter())
+            stop.wait(min(due - time.perf_counter(), threading.TIMEOUT_MAX))  # every=inf samples first and last
             last = stop.is_set()  # the last sample is taken after the work ended
         if devices is not None:
-            self._attempt(GPU, devices.close)
+            self._attempt(reasons, GPU, devices.close)
 
-    def _attempt(self, measures: tuple[str, ...], read: Callable[[], Any]) -> Any:
-        self._reading = measures[0]
+    def _attempt(self, reasons: dict[str, str], measures: tuple[str, ...], read: Callable[[], Any]) -> Any:
+        if reasons is self.reasons:  # else the thread was left behind
+            self._reading = measures[0]
         try:
             return read()
         except Exception as error:  # noqa: BLE001 - drivers raise what they like, and a run must not end by its thermometer
-            self._blame(measures, error)
+            _blame(reasons, measures, error)
             return None
 
-    def _blame(self, measures: Any, error: Exception) -> None:
-        for measure in measures:
-            self.reasons.setdefault(measure, f"{type(error).__name__}: {error}")
+
+def _blame(reasons: dict[str, str], measures: Iterable[str], error: Exception) -> None:
+    for measure in measures:
+        reasons.setdefault(measure, f"{type(error).__name__}: {error}")
 
 
 class _Tree:

@@ -81,6 +81,7 @@ def test_contradictory_and_unknown_precision(cache: Path, tmp_path: Path) -> Non
     folder = write_llama(tmp_path / "tiny")
     assert "drop one of the two" in failure(folder, exact=True, dtype="bfloat16")
     assert "'float64' is unknown" in failure(folder, dtype="float64")
+    assert "device='tpu' is unknown" in failure(folder, device="tpu")
     assert load_weights(folder, exact=True, dtype=torch.float32, device="cpu").dtype == "float32"
 
 

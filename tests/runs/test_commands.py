@@ -208,6 +208,27 @@ def test_a_missing_package_is_one_clear_line(arguments: list[str], tmp_path: Pat
     assert "requirements.lock" in line
 
 
+def test_a_bench_that_cannot_be_kept_does_not_begin(
+    layout: Layout, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("lib.runs.bench.admission.bench_admission", lambda folder, log: pytest.fail("it began"))
+    layout.outputs.mkdir(parents=True, exist_ok=True)
+    (layout.outputs / "bench").write_text("a file of another kind", encoding="utf-8")
+    assert main(["bench", "--admission"]) == 1
+    assert str(layout.outputs / "bench") in capsys.readouterr().err
+
+
+def test_a_stopped_bench_does_not_promise_to_go_on(
+    layout: Layout, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def stop(folder: Path, log: object) -> int:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("lib.runs.bench.admission.bench_admission", stop)
+    assert main(["bench", "--admission"]) == 130
+    assert capsys.readouterr().err == "error: stopped; what was finished is kept\n"
+
+
 def test_a_torn_index_is_reported_by_runs(layout: Layout, capsys: pytest.CaptureFixture[str]) -> None:
     append_index(layout.outputs, {"run_id": "a-1"})
     with (layout.outputs / "index.jsonl").open("ab") as file:

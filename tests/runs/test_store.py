@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import ast
 import json
+import os
 import pickle
 import sqlite3
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
 import pytest
@@ -157,9 +159,10 @@ def test_failures_are_counted_and_never_served(path: Path) -> None:
 def test_export_has_every_row_and_null_for_missing(path: Path, tmp_path: Path) -> None:
     with Store(path) as store:
         store.put([(key("a"), reply("yes \ud800")), (Key("score", "r", "a", "{}"), {"scores": [-1.5, "-inf"]})])
-        store.put_failures([(key("b"), "lost")])
+        store.put_failures([(key("b"), "lost \udcff")], name="odd \udcff folder")
         frame = pd.read_parquet(store.export_parquet(tmp_path / "out" / "store.parquet"))
     assert list(frame["status"]) == ["ok", "ok", "failed"]
+    assert (frame["error"].iloc[2], frame["name"].iloc[2]) == ("lost \\udcff", "odd \\udcff folder")
     assert frame["text"].iloc[0] == "yes \\ud800"
     assert list(frame["scores"].iloc[1]) == [-1.5, float("-inf")]
     assert frame["prompt_tokens"].isna().all()  # not told by the backend: null, never 0
@@ -215,6 +218,7 @@ def test_row_37_no_module_imports_a_format_that_executes_code() -> None:
     [
         (b'{"id": 7, "tex', "not a store"),
         (b"\xf0", "not a store"),
+        (b"\x80", "not a store"),
         (b"SQLite format 3\0" + b"\xff" * 4096, "malformed|not a database"),
     ],
 )
@@ -246,9 +250,35 @@ def test_another_layout_is_refused(path: Path) -> None:
         Store(path)
 
 
-def test_a_folder_is_refused(tmp_path: Path) -> None:
+def test_a_folder_or_a_device_is_refused(tmp_path: Path) -> None:
     with pytest.raises(StoreError, match="is a folder"):
         Store(tmp_path)
+    with pytest.raises(StoreError, match="is no regular file; LAB_STORE names a file"):
+        Store(os.devnull)
+
+
+def test_a_file_that_may_not_be_written_is_refused_before_anything_is_computed(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    Store(path).close()
+    monkeypatch.setattr(os, "access", lambda file, mode: mode != os.W_OK)  # a mode would not stop the superuser
+    with pytest.raises(StoreError, match=r"store\.sqlite: cannot be written"):
+        Store(path)
+
+
+def test_a_file_that_may_not_be_read_is_named(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    Store(path).close()
+
+    opened = Path.open
+
+    def refuse(self: Path, *given: Any, **options: Any) -> Any:
+        if self == path.absolute():
+            raise PermissionError(13, "Permission denied")
+        return opened(self, *given, **options)
+
+    monkeypatch.setattr(Path, "open", refuse)  # a mode of 0 would not stop the superuser
+    with pytest.raises(StoreError, match=r"store\.sqlite: cannot be read \(Permission denied\)"):
+        Store(path)
 
 
 def test_a_place_where_no_folder_can_be_is_refused_by_name(tmp_path: Path) -> None:

@@ -269,6 +269,31 @@ def test_a_driver_that_hangs_is_left_behind(monkeypatch: pytest.MonkeyPatch) -> 
     assert nvml.closed == 1 and telemetry.frame().empty, "what comes after the end does not count"
 
 
+def test_a_thread_left_behind_says_nothing_of_the_next_block(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "LONGEST_WAIT", 0.2)
+    release = threading.Event()
+    hung, well = FakeNvml([10]), FakeNvml([10])
+    hung.nvmlDeviceGetMemoryInfo = lambda handle: release.wait(60) and _raiser("device is lost")()  # type: ignore[method-assign]
+    telemetry = Telemetry(0.01, nvml=hung)
+    with telemetry:
+        end = time.monotonic() + 60
+        while not hung.asked[0] and time.monotonic() < end:
+            time.sleep(0.005)
+    (left,) = threads()
+    telemetry._nvml = well
+    with telemetry:
+        release.set()
+        left.join(60)
+        until(telemetry, 2)
+    assert telemetry.reasons == {} and telemetry.frame()["gpu_memory_bytes"].notna().all()
+
+
+def test_endless_distance_leaves_the_first_and_the_last_sample() -> None:
+    with Telemetry(float("inf"), nvml=FakeNvml([10])) as telemetry:
+        until(telemetry, 1)
+    assert len(telemetry.frame()) == 2 and threads() == set()
+
+
 def test_no_thread_left_is_no_error(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module.threading.Thread, "start", lambda self: (_ for _ in ()).throw(RuntimeError("no thread")))
     with Telemetry() as telemetry:

@@ -143,6 +143,7 @@ def bench_admission(folder: Path, log: Callable[[str], None]) -> int:
     """Print the curve and keep it as ``admission`` under `folder`; returns the exit code, 1 if two ways disagree."""
     table = admission_curve()
     save_table(table, folder, "admission")
-    log(table.to_string(index=False, na_rep="-", float_format=lambda value: f"{value:.3f}"))
+    cells = table.astype(object).where(table.notna(), "-")
+    log(cells.to_string(index=False, float_format=lambda value: f"{value:.3f}"))
     log(f"\nkept in {folder}")
     return 0 if table["same"].fillna(True).all() else 1

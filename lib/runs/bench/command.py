@@ -20,7 +20,7 @@ import torch
 from lib.evaluation.bench_figures import engine_figure
 from lib.evaluation.saving import save_figure, save_table
 from lib.models.transformers_receiver import TransformersReceiver
-from lib.models.weights import LoadedModel, load_weights
+from lib.models.weights import LoadedModel, WeightsError, load_weights
 from lib.runs.bench.compare import compare
 from lib.runs.bench.contenders import Generate, SharedPrefix, Tree
 from lib.runs.bench.engines import Engine, Engines, open_engines
@@ -82,7 +82,10 @@ class Bench:
     """The models and contenders of one run; the weights are loaded once plain and once as the suite runs them."""
 
     def __init__(self, name: str, dtype: str, device: str, plan: Plan, log: Callable[[str], None]) -> None:
-        self.receiver = TransformersReceiver(name, dtype=dtype, device=device)
+        try:
+            self.receiver = TransformersReceiver(name, dtype=dtype, device=device)
+        except ValueError as reason:  # a model that the suite does not cover
+            raise WeightsError(str(reason)) from reason
         self.prompts = {point: replay_prompts(*point) for point in dict.fromkeys([plan.main, *plan.points])}
         self.plain: LoadedModel = load_weights(name, dtype=self.receiver.loaded.dtype, device=device)
         self.log = log
@@ -90,6 +93,11 @@ class Bench:
         self.batch = 0
         longest = max(len(self.receiver.encoder.encode(one)) for some in self.prompts.values() for one in some)
         longest += plan.new_tokens
+        if longest > self.receiver.context:
+            raise WeightsError(
+                f"{name}: prompts and replies of up to {longest} tokens do not fit its context of {self.receiver.context}; "
+                "ask for fewer packets or new tokens"
+            )
         self.others: Engines = open_engines(name, self.receiver.loaded, self.receiver.eos, longest)
         for line in self.others.skipped:
             log(f"left out: {line}")
@@ -103,8 +111,7 @@ class Bench:
         ends = self.receiver.eos
         contenders: list[Engine] = [
             Generate(self.plain, ends),
-            Generate(self.plain, ends, batch=self.batch, sort=False),
-            Generate(self.plain, ends, batch=self.batch),
+            *(Generate(self.plain, ends, batch=self.batch, sort=sort) for sort in (False, True) if self.batch > 1),
             SharedPrefix(self.plain, ends),
             self._tree(packets, tasks),
             *self.others.ready,
@@ -157,7 +164,7 @@ class Bench:
 
 
 def bench(folder: Path, name: str, dtype: str, device: str, plan: Plan, log: Callable[[str], None] = print) -> int:
-    """Run the plan, print the tables and keep them with a figure under `folder`; returns the exit code."""
+    """Run the plan, print the tables and keep them with a figure under `folder`; returns the exit code, 1 if a contender failed."""
     made = Bench(name, dtype, device, plan, log)
     try:
         table = made.point(plan.packets, plan.tasks, plan.new_tokens, plan.rounds, float("inf"))
@@ -182,7 +189,7 @@ def bench(folder: Path, name: str, dtype: str, device: str, plan: Plan, log: Cal
     finally:
         made.close()
     log(f"\nkept in {folder}")
-    return 0
+    return int(any(frame["failure"].notna().any() for frame in (table, *curves.values())))
 
 
 def shown(table: pd.DataFrame) -> str:
@@ -193,5 +200,5 @@ def shown(table: pd.DataFrame) -> str:
         f"{first['prompts']} prompts, {first['naive_tokens']} tokens ({first['trie_tokens']} distinct as a tree), "
         f"{first['new_tokens']} new tokens, {first['rounds']} round(s), {first['roof_tokens_per_second']:.0f} tokens/s at most\n"
     )
-    columns = table[list(SHOWN)].rename(columns=SHOWN)
-    return head + columns.to_string(index=False, na_rep="-", float_format=lambda value: f"{value:.2f}")
+    columns = table[list(SHOWN)].rename(columns=SHOWN).astype(object)
+    return head + columns.where(columns.notna(), "-").to_string(index=False, float_format=lambda value: f"{value:.2f}")

@@ -2,7 +2,8 @@
 
 Every contender is called once on two prompts before the clock runs, so that lazy set-up is not timed. Then rounds: each round calls every
 contender once on all prompts, in turn, and measures the machine's roof; medians are over rounds. A contender whose call is expected to take
-longer than `limit` seconds, by the tokens it reads and its own speed so far, sits the point out and its row says so (seconds null).
+longer than `limit` seconds, by the tokens it reads and its own speed so far, sits the point out and its row says so (seconds null). So
+does one that fails, such as a batch that does not fit a card: `failure` is its error, and the others go on.
 
 Columns of the table
 --------------------
@@ -39,6 +40,15 @@ from lib.runs.bench.roof import Roof, measure_roof, wait
 from lib.runs.telemetry import peak_memory
 
 BASELINE = "one at a time"
+MEASURES = {
+    **dict.fromkeys(("tokens_read", "rows_decoded"), "Int64"),
+    **dict.fromkeys(("seconds", "least", "most", "replays_per_second", "times_faster"), "float64"),
+    "peak_bytes": "Int64",
+    **dict.fromkeys(("roof_fraction", "floor_fraction"), "float64"),
+    "same_outputs": "Int64",
+    **dict.fromkeys(("largest_gap", "largest_gap_steps"), "float64"),
+    "failure": "str",
+}
 
 
 class Timed(msgspec.Struct):
@@ -80,20 +90,35 @@ def compare(
     device = torch.device(plain.device)
     naive = sum(map(len, encoded))
     taking_part = [engine for engine in engines if naive / speeds.get(engine.name, math.inf) <= limit]
-    for engine in taking_part:
-        engine.generate(encoded[:2], min(2, new_tokens))
     timed = {engine.name: Timed() for engine in taking_part}
+    failures: dict[str, str] = {}
+
+    def attempt(engine: Engine, asked: Sequence[Sequence[int]], tokens: int) -> Tokens:
+        try:
+            return engine.generate(asked, tokens)
+        except Exception as error:  # noqa: BLE001 - engines raise as they like
+            failures[engine.name] = f"{type(error).__name__}: {' '.join(str(error).split())[:300]}"
+            log(f"{engine.name} failed: {failures[engine.name]}")
+            timed.pop(engine.name, None)
+            return []
+
+    for engine in taking_part:
+        attempt(engine, encoded[:2], min(2, new_tokens))
     roofs: list[Roof] = []
     for turn in range(rounds):
         roofs.append(measure_roof(tree_model))
         for engine in taking_part:
+            if engine.name in failures:
+                continue
             record = timed[engine.name]
             with peak_memory(plain.device) as peak:
                 wait(device)
                 started = time.perf_counter()
-                record.outputs = engine.generate(encoded, new_tokens)
+                record.outputs = attempt(engine, encoded, new_tokens)
                 wait(device)
                 record.seconds.append(time.perf_counter() - started)
+            if engine.name in failures:
+                continue
             if peak.increase_bytes is not None:
                 record.peaks.append(peak.increase_bytes)
             record.tokens_read, record.rows_decoded = engine.tokens_read, engine.rows_decoded
@@ -114,14 +139,12 @@ def compare(
     }
     rows = []
     for engine in engines:
-        row: dict[str, Any] = {"contender": engine.name, **facts}
+        row: dict[str, Any] = {"contender": engine.name, **facts, "failure": failures.get(engine.name)}
         if engine.name in timed:
             row |= _measures(timed[engine.name], timed.get(BASELINE), roof, facts)
             row |= _agreement(timed[engine.name], timed.get(BASELINE), plain, ends, encoded)
         rows.append(row)
-    return pd.DataFrame(rows, columns=max(([*row] for row in rows), key=len)).astype(
-        {"largest_gap": "float64", "largest_gap_steps": "float64"}
-    )
+    return pd.DataFrame(rows, columns=["contender", *facts, *MEASURES]).astype(MEASURES)
 
 
 def _measures(record: Timed, baseline: Timed | None, roof: Roof, facts: dict[str, Any]) -> dict[str, Any]:

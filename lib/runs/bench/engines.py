@@ -86,11 +86,13 @@ def open_engines(name: str, loaded: LoadedModel, ends: frozenset[int], longest: 
     """
     ready: list[Engine] = []
     skipped = []
-    for opener in (open_llamacpp, open_vllm):
+    for engine, opener in (("llama.cpp", open_llamacpp), ("vLLM", open_vllm)):
         try:
             ready.append(opener(name, loaded, ends, longest))
         except EngineUnavailable as reason:
             skipped.append(str(reason))
+        except Exception as error:  # noqa: BLE001 - a broken installation or a full card raises as it likes
+            skipped.append(f"{engine}: does not open: {type(error).__name__}: {' '.join(str(error).split())[:300]}")
     return Engines(tuple(ready), tuple(skipped))
 
 

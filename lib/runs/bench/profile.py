@@ -13,6 +13,7 @@ from collections.abc import Sequence
 
 import pandas as pd
 import torch
+from torch.autograd import DeviceType
 from torch.profiler import ProfilerActivity, profile
 
 from lib.runs.bench.engines import Engine
@@ -41,6 +42,8 @@ def profiled(engine: Engine, encoded: Sequence[Sequence[int]], new_tokens: int, 
         wall = time.perf_counter() - started
     seconds = dict.fromkeys((*GROUPS, OTHER), 0.0)
     for event in seen.key_averages():
+        if event.device_type != DeviceType.CPU:
+            continue  # a kernel: the operator that launched it has its time already
         own = event.self_device_time_total if on_card else event.self_cpu_time_total
         seconds[group_of(event.key.lower())] += own / 1e6
     seconds[OUTSIDE] = max(0.0, wall - sum(seconds.values()))

@@ -3,16 +3,22 @@
 from __future__ import annotations
 
 import math
+from contextlib import nullcontext
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pandas as pd
 import pytest
 import torch
+from torch.autograd import DeviceType
 
+import lib.runs.bench.profile as profile_module
 from lib.evaluation.bench_figures import engine_figure
 from lib.models import random_models
 from lib.models.prefix_tree import build_tree
+from lib.models.weights import WeightsError
 from lib.runs.bench.command import Bench, Plan, bench, shown
 from lib.runs.bench.contenders import Generate, SharedPrefix, until_end
 from lib.runs.bench.outputs import differences, same_outputs
@@ -105,6 +111,62 @@ def test_a_contender_that_would_take_too_long_sits_out(made: Bench) -> None:
     assert late["prompts"].tolist() == [8] * 5
 
 
+def test_a_point_where_all_sit_out_has_rows_without_numbers(made: Bench) -> None:
+    speeds = dict(made.speeds)
+    made.speeds.update(dict.fromkeys(speeds, 1.0))
+    late = made.point(2, 2, 3, 1, 60.0)
+    made.speeds = speeds
+    assert late["seconds"].isna().all() and len(late) == 5
+    assert "same" in shown(late) and "nan" not in shown(late).lower()
+    assert engine_figure(made.point(2, 1, 3, 1, math.inf), late).axes
+
+
+def test_a_contender_that_fails_does_not_stop_the_others(made: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As a batch that does not fit a card, after the first round."""
+    right, calls = SharedPrefix.generate, []
+
+    def full(self: SharedPrefix, encoded: list[list[int]], new_tokens: int) -> list[tuple[int, ...]]:
+        calls.append(len(encoded))
+        if len(calls) > 2:
+            raise RuntimeError("out of\nmemory")
+        return right(self, encoded, new_tokens)
+
+    monkeypatch.setattr(SharedPrefix, "generate", full)
+    rows = made.point(2, 1, 3, 3, math.inf).set_index("contender")
+    assert calls == [2, 4, 4], "two prompts before the clock, one round, and not asked again"
+    assert rows["failure"].dropna().to_dict() == {"shared prefix": "RuntimeError: out of memory"}
+    assert pd.isna(rows.loc["shared prefix", "seconds"]) and rows["seconds"].notna().sum() == 4
+
+
+def test_a_run_with_a_failed_contender_is_kept_and_fails(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(self: SharedPrefix, encoded: list[list[int]], new_tokens: int) -> list[tuple[int, ...]]:
+        raise RuntimeError("out of memory")
+
+    monkeypatch.setattr(SharedPrefix, "generate", full)
+    assert (
+        bench(tmp_path, str(folder), "float32", "cpu", Plan(packets=1, new_tokens=2, rounds=1), lambda line: None) == 1
+    )
+    kept = pd.read_parquet(tmp_path / "bench.parquet")
+    # With one packet half of the prompts is one prompt: padded batches of it would be the baseline under another name.
+    assert kept["contender"].tolist() == ["one at a time", "shared prefix", "prefix tree"]
+
+
+@pytest.mark.parametrize("wrong", [{"packets": 600}, {"new_tokens": 16_000}, {"more_packets": (600,)}])
+def test_prompts_beyond_the_context_are_refused(folder: Path, wrong: dict[str, Any]) -> None:
+    """The suite answers such a prompt with an error, in no time: the table would call that fast."""
+    with pytest.raises(WeightsError, match="do not fit its context of 16384; ask for fewer packets or new tokens"):
+        Bench(str(folder), "float32", "cpu", Plan(**{"packets": 2, **wrong}), lambda line: None)
+
+
+def test_a_model_that_is_not_covered_is_one_line(tmp_path: Path) -> None:
+    random_models.chat_model("llama").save_pretrained(tmp_path)
+    random_models.chat_tokenizer(None).save_pretrained(tmp_path)
+    with pytest.raises(WeightsError, match="no chat template"):
+        Bench(str(tmp_path), "float32", "cpu", Plan(), lambda line: None)
+
+
 def test_the_plan_is_run_printed_and_kept(folder: Path, tmp_path: Path) -> None:
     said: list[str] = []
     plan = Plan(packets=2, new_tokens=2, rounds=1, more_packets=(2, 3), more_tasks=(1,))
@@ -148,6 +210,25 @@ def test_the_groups_of_the_profile_fill_the_call(made: Bench) -> None:
     assert set(groups.index) == {"matrix products", "attention", "other operators", "outside operators"}
     assert groups["share"].sum() == pytest.approx(1.0, abs=0.02)
     assert (groups.loc[["matrix products", "attention"], "seconds"] > 0).all()
+
+
+def test_on_a_card_a_kernel_counts_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The profiler lists an operator with the time of its kernels, and the kernels again."""
+    times = [
+        ("aten::mm", DeviceType.CPU, 4e6),
+        ("ampere_gemm", DeviceType.CUDA, 4e6),
+        ("aten::add", DeviceType.CPU, 1e6),
+    ]
+    events = [
+        SimpleNamespace(key=key, device_type=kind, self_device_time_total=own, self_cpu_time_total=9e9)
+        for key, kind, own in times
+    ]
+    seen = nullcontext(SimpleNamespace(key_averages=lambda: events))
+    monkeypatch.setattr(profile_module, "profile", lambda activities: seen)
+    monkeypatch.setattr(profile_module, "wait", lambda device: None)
+    engine = SimpleNamespace(generate=lambda encoded, new_tokens: [])
+    groups = profile_module.profiled(engine, [[1]], 1, torch.device("cuda")).set_index("group")["seconds"]
+    assert (groups["matrix products"], groups["other operators"], groups["attention"]) == (4.0, 1.0, 0.0)
 
 
 def test_the_floor_adds_layers_and_head() -> None:

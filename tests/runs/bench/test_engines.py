@@ -165,6 +165,18 @@ def test_what_is_not_installed_is_one_line_with_the_way_to_install_it(
     assert all("not installed" in line and "pip install" in line and "\n" not in line for line in engines.skipped)
 
 
+def test_an_engine_that_does_not_open_is_one_line_too(monkeypatch: pytest.MonkeyPatch, gguf: Path) -> None:
+    """A library that is missing beside the package, a model it cannot read, a card that is full."""
+
+    def broken(*given: object, **settings: object) -> None:
+        raise OSError("libllama.so:\ncannot open shared object file")
+
+    installed(monkeypatch, llama_cpp=SimpleNamespace(Llama=broken, llama_supports_gpu_offload=lambda: True))
+    engines = open_engines(str(gguf), ON_CPU, frozenset({END}), 100)
+    assert engines.ready == ()
+    assert engines.skipped[0] == "llama.cpp: does not open: OSError: libllama.so: cannot open shared object file"
+
+
 def test_engines_that_are_here_are_opened_with_their_settings(monkeypatch: pytest.MonkeyPatch, gguf: Path) -> None:
     asked: dict[str, dict[str, object]] = {}
 

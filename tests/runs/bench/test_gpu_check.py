@@ -36,10 +36,30 @@ def test_a_wrong_attention_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_without_a_card_it_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    for cards, device in ((0, "cuda"), (0, "cuda:0"), (1, "cuda:1")):
+        monkeypatch.setattr(torch.cuda, "device_count", lambda cards=cards: cards)
+        said: list[str] = []
+        assert gpu_check(tmp_path, "qwen-coder-0.5b", device, said.append) == 2
+        assert f"no device {device} here" in said[0] and not list(tmp_path.iterdir())
+
+
+def test_a_check_that_cannot_run_has_failed_and_the_others_are_made(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def check(family: str, dtype: torch.dtype, device: str) -> module.Check:
+        if (family, dtype) == ("qwen2", torch.bfloat16):
+            raise RuntimeError("no kernel\nfor this card")
+        return module.Check(family, str(dtype), 4, 0.0, 4, None, ok=True)
+
+    table = pd.DataFrame({"contender": ["prefix tree"], "failure": [None]})
+    columns = ["tokens_read", "seconds", "least", "most", "replays_per_second", "times_faster", "same_outputs"]
+    monkeypatch.setattr(module, "check_family", check)
+    monkeypatch.setattr(module, "timings", lambda *given: table.assign(**dict.fromkeys(columns, 1.0)))
     said: list[str] = []
-    assert gpu_check(tmp_path, "qwen-coder-0.5b", "cuda", said.append) == 2
-    assert "no CUDA device" in said[0] and not list(tmp_path.iterdir())
+    assert gpu_check(tmp_path, "m", "cpu", said.append) == 1
+    assert "FAILED qwen2 bfloat16: RuntimeError: no kernel for this card" in said
+    kept = pd.read_json(tmp_path / "gpu_check.json")
+    assert len(kept) == 6 and kept["ok"].sum() == 5
 
 
 def test_the_whole_check_runs_without_weights(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
