@@ -1,4 +1,4 @@
-"""The laboratory's commands: `python -m lib run | report | data | params | runs | bench | doctor`.
+"""The laboratory's commands: `python -m lib run | freeze | report | data | params | runs | bench | doctor`.
 
 Exit codes: 0 when all went well, 1 when a run, a page or a download failed, 2 when the command was not understood, 130 after
 Ctrl-C. Modules are imported when a command needs them, so that `--help` answers at once.
@@ -68,6 +68,15 @@ def _parser() -> argparse.ArgumentParser:
     )
     run.set_defaults(command=_run)
 
+    freeze = commands.add_parser("freeze", help="run notebooks live and keep their replies in data/frozen/; hours")
+    freeze.add_argument(
+        "--profile", default="laptop", help="folder of params/ to take parameters from (default: laptop)"
+    )
+    freeze.add_argument(
+        "--only", nargs="+", action="extend", metavar="NB", help="default: all that read frozen replies"
+    )
+    freeze.set_defaults(command=_freeze)
+
     report = commands.add_parser("report", help="write the finished runs as HTML pages")
     report.add_argument("--profile", help="this profile only; a notebook without a finished run counts as missing")
     report.set_defaults(command=_report)
@@ -118,7 +127,7 @@ def _parser() -> argparse.ArgumentParser:
     doctor = commands.add_parser("doctor", help="say what this machine has and what is missing")
     doctor.set_defaults(command=_doctor)
 
-    for command in (run, report, runs, bench, doctor):
+    for command in (run, freeze, report, runs, bench, doctor):
         command.add_argument("--outputs", metavar="DIR", help="folder of the runs (default: outputs/)")
     return parser
 
@@ -152,6 +161,31 @@ def _run(options: argparse.Namespace) -> int:
         if result.status == "failed" and result.error:
             _say(f"failed: {result.plan.notebook.stem}: {result.error['name']}: {result.error['value']}")
     return FAILED if count["failed"] else 0
+
+
+def _freeze(options: argparse.Namespace) -> int:
+    from datetime import date
+
+    from lib.runs.context import FROZEN, LIVE, frozen_folder
+    from lib.runs.freezing import freeze_runs
+    from lib.runs.layout import checkout, find_notebooks, select
+    from lib.runs.notebook import plan_runs
+    from lib.runs.params import ParameterError
+
+    layout = checkout(options.outputs)
+    chosen = select(find_notebooks(layout), options.only or [])
+    readers = [
+        plan.notebook
+        for plan in plan_runs(layout, chosen, options.profile, say=lambda _: None)
+        if plan.parameters.get("corpus") == FROZEN
+    ]
+    if not readers:
+        raise ParameterError(f"--profile {options.profile}: none of these notebooks has corpus: {FROZEN}")
+    plans = plan_runs(layout, readers, options.profile, {"corpus": LIVE}, say=_say)
+    only = " --only " + " ".join(options.only) if options.only else ""
+    command = f"python -m lib freeze --profile {options.profile}{only}"
+    made = date.today().isoformat()
+    return FAILED if freeze_runs(layout, plans, command=command, made=made, root=frozen_folder(), say=_say) else 0
 
 
 def _report(options: argparse.Namespace) -> int:

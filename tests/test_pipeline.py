@@ -25,7 +25,7 @@ from tests.bandmas.studies import NAMES, Counting, Dying, Study, run_study
 
 SHARED = (
     *("receiver", "producer", "dtype", "revision", "workloads", "tasks", "readers", "distractors"),
-    *("redundancy", "noise", "embedder", "quotable", "calibration", "seeds", "max_tokens"),
+    *("worlds", "embedder", "quotable", "calibration", "seeds", "max_tokens"),
 )
 REFERENCE = "12_compare_policies_under_caps"
 STUDIES = (
@@ -132,7 +132,7 @@ def test_the_notebooks_of_a_profile_study_the_same_tasks(profile: str) -> None:
     assert set(reference) == set(SHARED)
     for name in STUDIES:
         some = shared_values(profile, name)
-        assert {"receiver", "workloads", "tasks", "readers", "noise"} <= set(some), name
+        assert {"receiver", "workloads", "tasks", "readers", "worlds"} <= set(some), name
         # The split of a seed does not depend on the other seeds.
         assert set(some.pop("seeds", [])) <= set(reference["seeds"]), name
         same = some == {key: reference[key] for key in some}

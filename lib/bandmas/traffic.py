@@ -66,7 +66,7 @@ def load_workloads(
     names: Sequence[str],
     limit: int,
     *,
-    seed: int = 0,
+    seed: float = 0,
     readers: Mapping[str, int] | None = None,
     distractors: Mapping[str, int] | None = None,
     redundancy: float = 0.2,
@@ -78,7 +78,7 @@ def load_workloads(
     ----------
     names : names of `lib.tasks.load_workload`, each once
     limit : at most this many tasks each
-    seed : draws the tasks and shuffles the slots
+    seed : a whole number; draws the tasks and shuffles the slots
     readers, distractors : by name of a generated workload (`worlds_...`); the rest keep their own counts
     redundancy, noise : probabilities, for generated workloads alone
 
@@ -91,6 +91,8 @@ def load_workloads(
         raise WorkloadError(f"workloads: none is named; choose from {', '.join(WORKLOADS)}")
     if len(set(names)) != len(names):
         raise WorkloadError(f"workloads: a name occurs twice in {list(names)}; a study holds each workload once")
+    if int(seed) != seed:
+        raise WorkloadError(f"seed: {seed} is not a whole number")
     counts = {"readers": dict(readers or {}), "distractors": dict(distractors or {})}
     for knob, by_name in counts.items():
         for name in by_name:
@@ -105,7 +107,7 @@ def load_workloads(
             # Generated tasks never run out; without a count of their own they would stop at the family's usual one.
             knobs = {"n": limit, "redundancy": redundancy, "noise": noise}
             knobs |= {knob: by_name[name] for knob, by_name in counts.items() if name in by_name}
-        loaded[name] = load_workload(name, limit=limit, seed=seed, **knobs)
+        loaded[name] = load_workload(name, limit=limit, seed=int(seed), **knobs)
         # Replies, effects and schedules are looked up by task id alone, across workloads.
         for task in loaded[name].tasks:
             if owner.setdefault(task.id, name) != name:

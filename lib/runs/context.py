@@ -25,6 +25,8 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from lib.runs.frozen import FrozenCorpus, FrozenError, FrozenReceiver
+from lib.runs.journal import JOURNAL, Journaled
 from lib.runs.store import Store
 from lib.runs.stored import StoredReceiver
 
@@ -34,7 +36,9 @@ if TYPE_CHECKING:
     from lib.models.receiver import Receiver
 
 FOLDER, PROFILE, OUTPUTS = "LAB_RUN_FOLDER", "LAB_RUN_PROFILE", "LAB_OUTPUTS"
-STORE, NO_CACHE = "LAB_STORE", "LAB_NO_CACHE"
+STORE, NO_CACHE, FROZEN_FOLDER = "LAB_STORE", "LAB_NO_CACHE", "LAB_FROZEN"
+CONTROL = "noise-control.sqlite"  # the store of second answers, beside the first
+LIVE, FROZEN = "live", "frozen"
 RESULT = "result.json"
 _NAME = re.compile(r"[a-z0-9][a-z0-9_-]*")
 
@@ -61,12 +65,57 @@ class Run:
         """The store of model replies that all runs share."""
         return Store(self._store_path)
 
+    def receiver(
+        self, name: str, *, corpus: str = LIVE, dtype: str = "auto", device: str = "auto", revision: str | None = None
+    ) -> Receiver:
+        """Return the receiver called `name`: a live one, or with `corpus="frozen"` the replies of it that ship with us.
+
+        Parameters
+        ----------
+        name, dtype, device, revision
+            As in `lib.models.open_receiver`; they are also those of the live receiver behind frozen replies.
+        corpus : str
+            ``live`` or ``frozen``, see `lib.runs.frozen`.
+
+        Raises
+        ------
+        FrozenError
+            If no replies of this receiver are frozen.
+        """
+        from lib.models import open_receiver
+
+        def opened() -> Receiver:
+            return open_receiver(name, dtype=dtype, device=device, revision=revision)
+
+        if corpus not in (LIVE, FROZEN):
+            raise FrozenError(f"corpus: {corpus!r}; say live or frozen")
+        if corpus == FROZEN:
+            return FrozenReceiver(FrozenCorpus(frozen_folder() / name), opened)
+        journal = os.environ.get(JOURNAL)
+        return Journaled(opened(), journal) if journal else opened()
+
     def stored(
         self, receiver: Receiver, *, chunk: int = 64, progress: str | bool | None = None, no_cache: bool = False
-    ) -> StoredReceiver:
-        """Return `receiver` behind the store; `no_cache` (or `--no-cache` of the runner) computes everything."""
-        no_cache = no_cache or self.no_cache
-        return StoredReceiver(receiver, self.store, chunk=chunk, progress=progress, no_cache=no_cache)
+    ) -> StoredReceiver | FrozenReceiver:
+        """Return `receiver` behind the store; `no_cache` (or `--no-cache` of the runner) computes everything.
+
+        Frozen replies stay where they are: only what they lack is answered through the store.
+        """
+        options: dict[str, Any] = {"chunk": chunk, "progress": progress, "no_cache": no_cache or self.no_cache}
+        if isinstance(receiver, FrozenReceiver):
+            return receiver.stored(self.store, **options)
+        return StoredReceiver(receiver, self.store, **options)
+
+    def again(self, receiver: Receiver, *, progress: str | bool | None = None) -> StoredReceiver | FrozenReceiver:
+        """Return who answers the same questions a second time: the noise control, behind a store of its own.
+
+        Behind the run's store a second answer would be the first one, read again.
+        """
+        options: dict[str, Any] = {"progress": progress, "no_cache": self.no_cache}
+        apart = Store(self._store_path.with_name(CONTROL))
+        if isinstance(receiver, FrozenReceiver):
+            return receiver.again().stored(apart, **options)
+        return StoredReceiver(receiver, apart, **options)
 
     def record(self, **numbers: Any) -> None:
         """Add headline numbers: numbers, text, booleans or None. NaN becomes null; a later value replaces an earlier one.
@@ -156,6 +205,11 @@ def run_folder(notebook: str | None = None) -> Path:
     if os.environ.get(FOLDER):
         return Path(os.environ[FOLDER])
     return _outputs() / "interactive" / (notebook or _notebook_name())
+
+
+def frozen_folder() -> Path:
+    """Return the folder of frozen replies, one folder a receiver: `data/frozen`, or what LAB_FROZEN says."""
+    return Path(os.environ.get(FROZEN_FOLDER) or Path(__file__).resolve().parents[2] / "data" / "frozen")
 
 
 def write_json(path: Path, content: Any) -> None:

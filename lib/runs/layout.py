@@ -95,10 +95,11 @@ def select(notebooks: Sequence[Path], only: Iterable[str]) -> list[Path]:
 def content_hashes(notebook: Path, layout: Layout) -> dict[str, str]:
     """Return SHA-256 of the notebook's cells, of the library's source and of the data's version."""
     published = sorted((layout.root / "data" / "published").rglob("*"))
+    frozen = sorted((layout.root / "data" / "frozen").glob("*/manifest.json"))  # it holds the hashes of the other files
     return {
         "notebook": _notebook_hash(notebook),
         "library": _files_hash(sorted(layout.library.rglob("*.py")), layout.library),
-        "data": _files_hash([layout.root / "data" / "sources.toml", *published], layout.root),
+        "data": _files_hash([layout.root / "data" / "sources.toml", *published, *frozen], layout.root),
     }
 
 

@@ -225,6 +225,15 @@ class Store:
                 f"INSERT INTO failure ({_FIELDS}, name, error, created) VALUES (?, ?, ?, ?, ?, ?, ?, ?)", records
             )
 
+    def rows(self, receiver: str) -> Iterator[tuple[Key, dict[str, Any]]]:
+        """Return every stored value of one receiver, by its fingerprint, in the order of writing."""
+        with self._named_errors():
+            for row, kind, prompt, decoding, sample, value in self._db.execute(
+                "SELECT id, kind, prompt, decoding, sample, value FROM reply WHERE receiver = ? ORDER BY id",
+                (receiver,),
+            ):
+                yield Key(kind, receiver, prompt, decoding, sample), self._value(row, value)
+
     def stats(self) -> dict[str, int]:
         """Return hits and misses of this object and the file's numbers of replies, scores and failures."""
         with self._named_errors():
