@@ -20,7 +20,7 @@ from sklearn.base import clone
 
 from lib.bandmas.admission import DIGITS
 from lib.bandmas.replay import ZERO
-from lib.bandmas.shrinkage import ShrinkagePredictor
+from lib.bandmas.shrinkage import LEVELS, ShrinkagePredictor
 from lib.seeds import hash_order
 
 FOLDS = 5
@@ -61,18 +61,31 @@ def cross_fitted(
 
     Returns
     -------
-    DataFrame in row order: ``packet_id``, ``task_id``, ``type``, ``fold``, ``rce``, ``predicted``
+    DataFrame in row order: ``packet_id``, ``task_id``, ``type``, ``fold``, ``rce``, ``predicted``, and ``m_L``, the
+    estimate of each level L on its own, see `ShrinkagePredictor.trace`
     """
     measured = np.asarray(effects, dtype=float)
     fold_of = task_folds(features["task_id"].tolist(), folds, seed)
     fold = features["task_id"].map(fold_of).to_numpy()
-    predicted = np.full(len(features), np.nan)
+    traces = []
     for held in range(max(fold_of.values()) + 1):
         train, test = fold != held, fold == held
         fitted = clone(predictor if predictor is not None else ShrinkagePredictor())
-        predicted[test] = fitted.fit(features[train], measured[train]).predict(features[test])
-    frame = features[["packet_id", "task_id", "type"]].reset_index(drop=True)
-    return frame.assign(fold=fold, rce=measured, predicted=predicted)
+        traces.append(fitted.fit(features[train], measured[train]).trace(features[test]))
+    trace = pd.concat(traces).loc[features.index]
+    frame = features[["packet_id", "task_id", "type"]].assign(fold=fold, rce=measured, predicted=trace["score"])
+    return frame.join(trace[_estimates(trace)]).reset_index(drop=True)
+
+
+def not_crossed(levels: str) -> pd.DataFrame:
+    """Return the frame of `cross_fitted` without a row, for fewer than two tasks."""
+    texts = {name: pd.Series(dtype=str) for name in ("packet_id", "task_id", "type")}
+    numbers = ("rce", "predicted", *(f"m_{level}" for level in LEVELS[levels]))
+    return pd.DataFrame(texts | {"fold": pd.Series(dtype=int)} | {name: pd.Series(dtype=float) for name in numbers})
+
+
+def _estimates(frame: pd.DataFrame) -> list[str]:
+    return [str(name) for name in frame.columns if str(name).startswith("m_")]
 
 
 def rank_correlation(frame: pd.DataFrame, *, score: str = "predicted", label: str = "rce") -> float:
@@ -95,6 +108,27 @@ def useful_packet_recall(frame: pd.DataFrame, *, score: str = "predicted", label
         hit += len(useful & set(order["packet_id"].head(len(useful))))
         total += len(useful)
     return hit / total if total else float("nan")
+
+
+def signal_by_level(crossed: pd.DataFrame) -> pd.DataFrame:
+    """Return how well each level of the hierarchy alone ranks held-out effects.
+
+    A level that ranks as well as the whole carries the signal; what a finer one adds is the difference.
+
+    Parameters
+    ----------
+    crossed : from `cross_fitted`
+
+    Returns
+    -------
+    DataFrame with ``level``, in the order of the hierarchy, ``correlation`` (Spearman) and ``recall`` (of useful packets)
+    """
+    columns = ["level", "correlation", "recall"]
+    rows = [
+        (name.removeprefix("m_"), rank_correlation(crossed, score=name), useful_packet_recall(crossed, score=name))
+        for name in _estimates(crossed)
+    ]
+    return pd.DataFrame(rows, columns=columns)
 
 
 def recall_at_cap(effects: pd.DataFrame, admitted: Mapping[str, Collection[str]], *, label: str = "rce") -> float:

@@ -32,7 +32,14 @@ import numpy as np
 import pandas as pd
 
 from lib.bandmas.admission import admit_static, wire_cap
-from lib.bandmas.diagnostics import cross_fitted, rank_correlation, recall_at_cap, useful_packet_recall
+from lib.bandmas.diagnostics import (
+    cross_fitted,
+    not_crossed,
+    rank_correlation,
+    recall_at_cap,
+    signal_by_level,
+    useful_packet_recall,
+)
 from lib.bandmas.features import labelled, packet_features
 from lib.bandmas.promotion import Gate, promotion_gate
 from lib.bandmas.replay import Job, LeakError, Render, Utility, effects_of, label_composition, replay_outcomes
@@ -184,7 +191,7 @@ def fit_split(
         predictor=predictor,
         fingerprint=predictor.fingerprint(),
         gate=promotion_gate(pd.concat([profile, validation]), seen),
-        crossed=X.iloc[:0].assign(fold=0, rce=0.0, predicted=0.0) if crossed is None else crossed,
+        crossed=not_crossed(levels) if crossed is None else crossed,
         correlation=math.nan if crossed is None else rank_correlation(crossed),
         recall=math.nan if crossed is None else useful_packet_recall(crossed),
         chance=float(label_composition(profile)["positive_share"].iloc[0]),
@@ -304,6 +311,42 @@ def support_table(traffics: Mapping[str, Traffic], fits: Sequence[Fitted]) -> pd
             rows.append({**head, "median_support": support.median(), "unseen_share": float((support == 0).mean())})
     columns = ["cells", "median_support", "unseen_share"]
     return pd.DataFrame(rows).groupby(["workload", "level"], sort=False)[columns].mean().reset_index()
+
+
+def signal_table(fits: Sequence[Fitted]) -> pd.DataFrame:
+    """Return, per workload and level, how well that level alone ranks held-out profile packets.
+
+    Returns
+    -------
+    DataFrame with ``workload``, ``level``, ``correlation`` and ``recall``, means over the seeds with cross-fitted predictions
+    """
+    parts = [signal_by_level(fit.crossed).assign(workload=fit.workload) for fit in fits if len(fit.crossed)]
+    if not parts:
+        return pd.DataFrame(columns=["workload", "level", "correlation", "recall"])
+    return pd.concat(parts).groupby(["workload", "level"], sort=False)[["correlation", "recall"]].mean().reset_index()
+
+
+def cell_table(fits: Sequence[Fitted], level: str, *, most: int = 8) -> pd.DataFrame:
+    """Return the cells of one level with most labelled packets, and what they say.
+
+    Parameters
+    ----------
+    fits : one seed's fits, or more; a cell is a row for each
+    level : one of the predictor's levels
+    most : cells a fit
+
+    Returns
+    -------
+    DataFrame with ``workload``, ``seed``, ``cell``, ``packets``, ``mean`` (of their effects) and ``weight`` (its share in
+    the cell's estimate; the rest is the broader cells')
+    """
+    rows = []
+    for fit in fits:
+        cells = sorted(fit.predictor.cells_[level].items(), key=lambda cell: (-cell[1][0], cell[0]))
+        for key, (n, mean) in cells[:most]:
+            name = " / ".join(str(part) for part in key)
+            rows.append((fit.workload, fit.seed, name, n, mean, n / (n + fit.predictor.alpha)))
+    return pd.DataFrame(rows, columns=["workload", "seed", "cell", "packets", "mean", "weight"])
 
 
 def recall_under_cap(

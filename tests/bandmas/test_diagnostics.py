@@ -8,7 +8,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lib.bandmas.diagnostics import cross_fitted, rank_correlation, recall_at_cap, task_folds, useful_packet_recall
+from lib.bandmas.diagnostics import (
+    cross_fitted,
+    rank_correlation,
+    recall_at_cap,
+    signal_by_level,
+    task_folds,
+    useful_packet_recall,
+)
 from lib.bandmas.shrinkage import ShrinkagePredictor
 
 
@@ -119,3 +126,19 @@ def test_recall_at_cap_by_hand() -> None:
     assert np.isnan(recall_at_cap(frame.assign(rce=0.0), {}))
     with pytest.raises(ValueError, match="no admission given for task 'b'"):
         recall_at_cap(frame, {"a": []})
+
+
+def test_each_level_alone_ranks_what_it_knows() -> None:
+    """Effects that hang on the type alone: the type ranks as well as the whole, the route knows nothing of it."""
+    rows = [
+        {"packet_id": f"t{task}-{kind}", "task_id": f"t{task}", "type": kind, "route": "r", "marker": "plain"}
+        for task in range(10)
+        for kind in ("claim", "evidence", "request")
+    ]
+    features = pd.DataFrame(rows).assign(wire_bytes=100, turn=0)
+    worth = features["type"].map({"claim": 0.0, "evidence": 0.5, "request": -0.5})
+    levels = signal_by_level(cross_fitted(features, worth)).set_index("level")
+    assert levels.index.tolist() == ["type", "route", "type_route", "type_marker", "leaf"]
+    assert levels.loc["type", "correlation"] == pytest.approx(1) == levels.loc["leaf", "correlation"]
+    assert not levels.loc["route", "correlation"] > 0
+    assert levels.loc["type", "recall"] == 1
