@@ -34,7 +34,7 @@ test: $(ENVIRONMENT) ## Lint, types, import floors, tests, and every notebook wi
 	$(PY) -m ruff format --check .
 	$(PY) -m mypy
 	$(PY) -c "from importlinter.cli import lint_imports_command; lint_imports_command()"
-	$(PY) -m pytest
+	$(PY) -m pytest -n logical --maxprocesses 4 --dist loadfile
 
 lab: $(ENVIRONMENT) ## Open the notebooks in JupyterLab
 	$(PY) -m jupyter lab --notebook-dir=notebooks

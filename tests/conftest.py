@@ -7,7 +7,12 @@ import os
 import pytest
 from hypothesis import settings
 
-from lib.sources import WheelRoute, available, entry_of, locate
+_WORKERS = int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1"))
+if _WORKERS > 1:
+    # Each worker's torch, and that of every process it starts, would take all cores, and their threads wait for each other.
+    os.environ.setdefault("OMP_NUM_THREADS", str(max(1, (os.cpu_count() or 1) // _WORKERS)))
+
+from lib.sources import WheelRoute, available, entry_of, locate  # noqa: E402 (it may import torch)
 
 # Wall-clock deadlines of single examples mean nothing on a shared machine; examples stay the same from run to run.
 settings.register_profile("lab", deadline=None, derandomize=True, print_blob=True)

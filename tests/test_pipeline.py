@@ -24,7 +24,7 @@ from lib.runs.stored import StoredReceiver
 from tests.bandmas.studies import NAMES, Counting, Dying, Study, run_study
 
 SHARED = (
-    *("receiver", "producer", "dtype", "revision", "workloads", "tasks", "readers", "distractors"),
+    *("receiver", "producer", "dtype", "corpus", "revision", "workloads", "tasks", "readers", "distractors"),
     *("worlds", "embedder", "quotable", "calibration", "seeds", "max_tokens"),
 )
 REFERENCE = "12_compare_policies_under_caps"
@@ -32,8 +32,6 @@ STUDIES = (
     *("10_build_packets_and_wire", "11_replay_packet_effects", "13_ablate_packet_boundaries"),
     *("14_schedule_under_load", "16_explain_effects_with_shapley"),
 )
-# All subsets of a task's packets are asked on a laptop only if there are few: these tasks have two readers.
-APART = {("laptop", "16_explain_effects_with_shapley")}
 
 
 def stored(receiver: ScriptedReceiver, folder: Path, chunk: int = 16) -> StoredReceiver:
@@ -135,8 +133,7 @@ def test_the_notebooks_of_a_profile_study_the_same_tasks(profile: str) -> None:
         assert {"receiver", "workloads", "tasks", "readers", "worlds"} <= set(some), name
         # The split of a seed does not depend on the other seeds.
         assert set(some.pop("seeds", [])) <= set(reference["seeds"]), name
-        same = some == {key: reference[key] for key in some}
-        assert same != ((profile, name) in APART), name
+        assert some == {key: reference[key] for key in some}, name
 
 
 @pytest.mark.real("smollm2-135m")
