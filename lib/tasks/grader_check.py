@@ -12,14 +12,17 @@ from collections.abc import Iterable
 
 import msgspec
 
+from lib.tasks.numbers import number_text, read_number
+from lib.tasks.questions import Answer, Extractor, Question, QuestionSet, RunCode, grade_all, letters_of
 from lib.tasks.scoring import score_reply
 from lib.tasks.task import EvidenceId, Gold, Task, Workload
 
 _NOTHING = "qqxxnothingqqxx"  # one token that no answer holds
+_NOTHING_AT_ALL = "qqxxzzqqxx"  # holds no letter of an option and no digit; as code an unknown name
 
 
 class GraderCheck(msgspec.Struct, frozen=True):
-    """Means of U over a workload for gold replies and for the constant wrong reply, and the tasks that are off."""
+    """Means of U (of questions: accuracy) for gold replies and for wrong replies, and the tasks that are off."""
 
     tasks: int
     gold_mean: float
@@ -58,6 +61,66 @@ def check_grader(workload: Workload) -> GraderCheck:
             failures.append(f"{task.id}: gold {best.utility} ({best.reason}), wrong {worst.utility} ({worst.reason})")
     count = max(1, len(right))
     return GraderCheck(len(right), sum(right) / count, sum(wrong) / count, tuple(failures))
+
+
+def check_questions(
+    questions: QuestionSet, extractor: Extractor = "robust", run_code: RunCode | None = None
+) -> GraderCheck:
+    """Grade gold, a constant that answers nothing, and a well-formed wrong answer, on every question of a set.
+
+    Parameters
+    ----------
+    questions
+        The set, whole.
+    extractor
+        As in `lib.tasks.questions.grade`. For "official" replies are the bare answer, the only form that rule reads safely.
+    run_code
+        Needed where a question asks for code.
+
+    Raises
+    ------
+    ValueError
+        A code question without `run_code`.
+    """
+    if run_code is None and any(question.domain == "code" for question in questions.questions):
+        raise ValueError(f"check_questions: {questions.name} asks for code; pass run_code")
+    said = "{}" if extractor == "official" else "After some thought: the answer is {}."
+    golds = [questions.answers[question.id] for question in questions.questions]
+    pairs = list(zip(questions.questions, golds, strict=True))
+
+    def replies(answers: Iterable[str]) -> list[bool | None]:
+        items = [
+            (question, gold, text if question.domain == "code" else said.format(text))
+            for (question, gold), text in zip(pairs, answers, strict=True)
+        ]
+        return [graded.correct for graded in grade_all(items, extractor, run_code)]
+
+    right = replies(gold.canonical or gold.answer for gold in golds)
+    nothing = replies(_NOTHING_AT_ALL for _ in golds)
+    wrong = replies(_other(question, gold) for question, gold in pairs)
+    failures = [
+        f"{question.id}: gold {best}, nothing {none}, wrong {worst}"
+        for question, best, none, worst in zip(questions.questions, right, nothing, wrong, strict=True)
+        if (best, none, worst) != (True, False, False)
+    ]
+    bad = [*nothing, *wrong]
+    return GraderCheck(len(right), _share(right), _share(bad), tuple(failures))
+
+
+def _other(question: Question, gold: Answer) -> str:
+    """Return an answer in the right form that is not the gold one."""
+    if question.options:
+        letters = letters_of(question)
+        return letters[(letters.index(gold.answer) + 1) % len(letters)]
+    if question.domain == "code":
+        return "    return NotImplemented\n"
+    value = read_number(gold.answer)
+    assert value is not None, "`build_questions` refuses gold that is no number"
+    return number_text(value + 1)
+
+
+def _share(marks: list[bool | None]) -> float:
+    return sum(mark is True for mark in marks) / max(1, len(marks))
 
 
 def _grouped(evidence: Iterable[EvidenceId]) -> list[dict[str, object]]:
