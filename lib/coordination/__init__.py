@@ -1,0 +1,10 @@
+"""When a message helps: receiver-relative bounded coordination (*Bayes-Sufficient Compression Is Not Enough*).
+
+A message is worth what it gains a bounded receiver, minus the tax that the protocol puts on this receiver. Theory comes
+first here: every statement is a function on finite laws, small enough to be checked by running.
+
+Modules are imported by name, in this order of reading: `laws` and `decoders` (what is random, who reads), `gain` (one
+step), `compression` and `alternation` (message against raw context), `bottleneck` and `outcomes` (where loss remains),
+`crossing` (stronger senders), `propagation` (many steps), `protocol` (choosing), `ideal_cases`; `examples`, `burden` and
+`random_laws` make the laws that are looked at.
+"""
