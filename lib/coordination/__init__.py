@@ -7,4 +7,8 @@ Modules are imported by name, in this order of reading: `laws` and `decoders` (w
 step), `compression` and `alternation` (message against raw context), `bottleneck` and `outcomes` (where loss remains),
 `crossing` (stronger senders), `propagation` (many steps), `protocol` (choosing), `ideal_cases`; `examples`, `burden` and
 `random_laws` make the laws that are looked at.
+
+Real receivers: `exchange` (what is recorded), `payload` and `budget` (what is sent), `prompts`, `sending` and `arms` (who is
+asked), `parse` and `scoring` (what was decided, and whether rightly), `recode` and `closure` (where it fails), `keys` (which
+rows may be compared).
 """
