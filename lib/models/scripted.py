@@ -14,9 +14,10 @@ import re
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import msgspec
 import numpy as np
 
-from lib.models.receiver import Prompt, Reply, options_per_prompt, text_key
+from lib.models.receiver import Prompt, Reply, Turn, options_per_prompt, text_key
 from lib.seeds import digest, seed_of
 
 _WORD = re.compile(r"\w+", re.UNICODE)
@@ -62,6 +63,17 @@ def lexical_script(prompt: Prompt) -> str:
     if prompt.schema is None:
         return fresh
     return json.dumps(_fill(prompt.schema, "", fresh, best, lines), ensure_ascii=False)
+
+
+def skimming_script(prompt: Prompt) -> str:
+    """Answer as `lexical_script` does from the claims among the packets; packets of other types are not read.
+
+    A second receiver that differs in what a packet is worth to it, for comparisons of receivers.
+    """
+    *before, last = prompt.turns
+    matches = [(line, _LINE.match(line)) for line in last.text.split("\n")]
+    read = [line for line, match in matches if match is None or match["type"] in (None, "Claim")]
+    return lexical_script(msgspec.structs.replace(prompt, turns=(*before, Turn(last.role, "\n".join(read)))))
 
 
 def _fill(schema: dict[str, Any], name: str, fresh: str, best: tuple[float, str, str], lines: list[Any]) -> Any:

@@ -51,7 +51,7 @@ def load(*, path: str | None = None) -> list[tuple[Question, Answer]]:
     --------
     >>> question, answer = load()[0]
     >>> question.subject, answer.answer.isdigit()
-    ('5 steps', True)
+    ('4 steps', True)
     """
     if path is not None:
         raise WorkloadError(f"question set arithmetic: it is made by rule and reads no file; leave path {path!r} out")

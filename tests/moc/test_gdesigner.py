@@ -77,13 +77,13 @@ def test_answers_that_want_few_edges_make_graphs_thin(variant: str, rate: float)
     """Seven agents; u = 1 where a graph has at most the usual number of edges, or at least that. Means of three seeds."""
     roles = ROLES[[0, 1, 2, 3, 0, 1, 2]]
     graph = role_graph([*NAMES, *NAMES[:3]], ROLE_PAIRS["math"]) if variant == "code" else chain_dag(7).adjacency
-    usual, settings = 13, msgspec.structs.replace(SETTINGS[variant], iterations=40, learning_rate=rate)
+    usual, settings = 13, msgspec.structs.replace(SETTINGS[variant], iterations=20, learning_rate=rate)
 
     def size(want: Rate | None, seed: int) -> float:
         made = GDesigner(roles, graph, settings=settings, seed=seed)
         if want:
             made.fit(QUERIES, rated(want))
-        return float(np.mean([len(made.sample(QUERIES[draw % 12], draw).edges) for draw in range(60)]))
+        return float(np.mean([len(made.sample(QUERIES[draw % 12], draw).edges) for draw in range(36)]))
 
     wanted: list[Rate | None] = [
         lambda _, dag: float(len(dag.edges) <= usual),
@@ -91,7 +91,7 @@ def test_answers_that_want_few_edges_make_graphs_thin(variant: str, rate: float)
         lambda _, dag: float(len(dag.edges) >= usual),
     ]
     thin, before, dense = (np.mean([size(want, seed) for seed in range(3)]) for want in wanted)
-    assert thin < before - 0.5 and thin < dense - 0.5
+    assert thin < before - 1 and thin < dense - 1
 
 
 def test_the_projection_stays_as_drawn_and_the_rest_moves() -> None:

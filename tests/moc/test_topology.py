@@ -9,7 +9,7 @@ import networkx as nx
 import numpy as np
 import pytest
 import torch
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
@@ -49,6 +49,7 @@ def test_the_law_of_two_agents(p: float) -> None:
     assert sum(law.values()) == pytest.approx(1)
 
 
+@settings(max_examples=30)  # each draws 64 graphs
 @given(hnp.arrays(float, (3, 3), elements=st.floats(0.05, 0.95)))
 def test_probabilities_of_all_graphs_sum_to_one(probabilities: np.ndarray) -> None:
     off, law = ~np.eye(3, dtype=bool), {}

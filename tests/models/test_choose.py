@@ -41,3 +41,10 @@ def test_a_folder_opens_with_the_precision_asked_for(tmp_path: Path, monkeypatch
 def test_unknown_names_are_answered_with_a_near_one() -> None:
     with pytest.raises(SourceError, match="qwen-coder-0.6b: .* did you mean 'qwen-coder-0.5b'"):
         open_receiver("qwen-coder-0.6b")
+
+
+def test_each_scripted_name_has_its_own_rules_and_fingerprint() -> None:
+    names = ("scripted", "scripted-skimming")
+    receivers = [open_receiver(name) for name in names]
+    assert [receiver.name for receiver in receivers] == list(names)
+    assert receivers[0].fingerprint == ScriptedReceiver().fingerprint != receivers[1].fingerprint

@@ -14,7 +14,7 @@ from jsonschema import validate
 from lib.messages.packets import Packet
 from lib.messages.prompts import receiver_prompt, receiver_text
 from lib.models import Prompt, ScriptedReceiver, Turn
-from lib.models.scripted import ranked_lines, words
+from lib.models.scripted import ranked_lines, skimming_script, words
 from lib.tasks.task import Source, Task
 
 
@@ -94,6 +94,17 @@ def test_the_decisive_packet_decides(kind: Any) -> None:
     assert both == without_idle != without_decisive
     assert "Tower" in both and "Tower" not in without_decisive
     assert "Tower" not in nothing
+
+
+def test_a_skimming_receiver_reads_claims_alone() -> None:
+    """Packets of other types change nothing, claims do; the numbered sentences of a reader are all read."""
+    skims = ScriptedReceiver(skimming_script, "skims")
+    claims = [line for line in LINES if " - Claim: " in line]
+    whole, cut, nothing = skims.reply([user(receiver_text(ASKED, lines)) for lines in (LINES, claims, [])])
+    assert whole.text == cut.text != nothing.text
+    assert whole.text != ScriptedReceiver().reply([user(receiver_text(ASKED, LINES))])[0].text
+    reading = user(f"{ASKED}\nSource: Tower\n[S0] The Dunlo Tower has 148 steps.\n[S1] It is old.")
+    assert skims.reply([reading])[0].text == ScriptedReceiver().reply([reading])[0].text
 
 
 def test_the_same_question_has_the_same_answer_in_any_company() -> None:
