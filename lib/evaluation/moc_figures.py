@@ -82,9 +82,9 @@ def accuracy_against_tokens(
                     for row in drawn.to_dict("records"):
                         ends = [row["agent_tokens_mean"], row["total_tokens_mean"]]
                         axis.plot(ends, [row[value]] * 2, color="0.55", linewidth=0.9, linestyle=":", zorder=1.5)
-                _front(axis, drawn, cost, value)
                 for one in series:
                     _marks(axis, one.rows(drawn), one, cost, value, note)
+                _front(axis, drawn, cost, value)
                 axis.set_xlim(0, 1.12 * highest or 1.0)
                 axis.xaxis.set_major_locator(MaxNLocator(5))
                 axis.xaxis.set_major_formatter(FuncFormatter(count_tick))
@@ -250,7 +250,7 @@ def _marks(axis: Axes, rows: pd.DataFrame, one: Series, cost: str, value: str, n
     for row in rows.to_dict("records") if note else []:
         place: dict[str, Any] = {"xytext": (5, 4), "textcoords": "offset points", "fontsize": 7.5, "color": "0.25"}
         halo = [withStroke(linewidth=2, foreground="white")]
-        axis.annotate(plain_text(row[note], 16), (row[cost], row[value]), path_effects=halo, zorder=4, **place)
+        axis.annotate(plain_text(row[note], 16), (row[cost], row[value]), path_effects=halo, zorder=2.5, **place)
 
 
 def _stack(axis: Axes, place: int, row: dict[Any, Any], parts: dict[tuple[str, str], str]) -> float:
