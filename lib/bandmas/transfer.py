@@ -30,6 +30,7 @@ from __future__ import annotations
 
 import gc
 import itertools
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
@@ -164,11 +165,25 @@ def sign_counts(pairs: pd.DataFrame, by: Sequence[str] = ("workload", "first", "
     known = known.assign(sign_first=signs_of(known["rce_first"]), sign_second=signs_of(known["rce_second"]))
     rows = []
     for key, group in known.groupby(list(by), sort=False):
-        counts = pd.crosstab(group["sign_first"], group["sign_second"]).reindex(index=SIGNS, columns=SIGNS)
-        for first, second in itertools.product(SIGNS, SIGNS):
-            count = int(np.nan_to_num(counts.loc[first, second]))
-            rows.append((*key, first, second, count, count / len(group)))
+        counts = Counter(zip(group["sign_first"], group["sign_second"], strict=True))
+        for cell in itertools.product(SIGNS, SIGNS):
+            rows.append((*key, *cell, counts[cell], counts[cell] / len(group)))
     return pd.DataFrame(rows, columns=[*by, "sign_first", "sign_second", "packets", "share"])
+
+
+def sign_agreement(counts: pd.DataFrame, by: Sequence[str] = ("workload", "first", "second")) -> pd.DataFrame:
+    """Return three shares of the packets of each group of `sign_counts`.
+
+    Returns
+    -------
+    DataFrame with `by`, ``same`` (both receivers say the same), ``opposite`` (helpful to one, harmful to the other) and
+    ``idle_to_one`` (idle to one of them alone); they sum to 1
+    """
+    idle = (counts["sign_first"] == "idle").astype(int) + (counts["sign_second"] == "idle").astype(int)
+    same = counts["sign_first"] == counts["sign_second"]
+    kinds = {"same": same, "opposite": ~same & (idle == 0), "idle_to_one": idle == 1}
+    shares = counts.assign(**{name: counts["share"].where(mask, 0.0) for name, mask in kinds.items()})
+    return shares.groupby(list(by), sort=False)[list(kinds)].sum().reset_index()
 
 
 def frozen_fits(
@@ -259,7 +274,9 @@ def transfer_results(
     -------
     DataFrame of `lib.bandmas.results.result_table` with ``trained_on`` (null without a predictor) and ``answered_by``
     """
-    passed = {(name, fit.workload, fit.seed): fit.gate.passed for name, own in fits.items() for fit in own}
+    passed: dict[tuple[str | None, str, int], bool] = {
+        (name, fit.workload, fit.seed): fit.gate.passed for name, own in fits.items() for fit in own
+    }
     learned = [name for name, made in schedules.learned.items() for _ in made]
     trained_on = [*[None] * len(schedules.shared), *learned]
     parts = []
