@@ -11,4 +11,8 @@ step), `compression` and `alternation` (message against raw context), `bottlenec
 Real receivers: `exchange` (what is recorded), `payload` and `budget` (what is sent), `prompts`, `sending` and `arms` (who is
 asked), `parse` and `scoring` (what was decided, and whether rightly), `recode` and `closure` (where it fails), `keys` (which
 rows may be compared).
+
+Choosing a protocol: `survey` and `probes` (what is known before), `actions` and `selector` (skip, compress, raw, escalate,
+refresh), `controller` (the threshold rule), `action_outcomes`, `calibration` and `references` (what it is judged by). Stronger
+senders: `anchors`, `crossing_fits`, `sender_gap`. Shared state: `shared_state`, `propagation_fit`. The paper's numbers: `published`.
 """
