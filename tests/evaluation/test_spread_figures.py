@@ -92,11 +92,14 @@ def test_the_control_is_a_line_across_its_bar() -> None:
 def test_panels_hold_their_own_rows() -> None:
     rows = spread(("answer", "instruction"))
     rows.loc[rows["kind"] == "instruction", "share"] += 0.1
-    control = spread(("answer", "instruction")).assign(share=0.01)
+    control = spread(("answer", "instruction")).assign(share=lambda one: 0.01 + 0.02 * (one["kind"] != "answer"))
     one, two = spread_bars(rows, control=control, panel="kind").axes
     colour = series_of(rows)[0].colour
     assert bars(two, colour)[0] == pytest.approx(bars(one, colour)[0] + 0.1)
     assert [axis.get_title(loc="left") for axis in (one, two)] == ["answer", "instruction"]
+    for axis, noise in ((one, 0.01), (two, 0.03)):
+        lines = [line.get_ydata() for line in axis.lines if line.get_label() == "without attack"]
+        assert np.allclose(lines, noise) and len(lines) == 10
 
 
 def test_a_reach_that_nobody_could_adopt_at_is_empty() -> None:
