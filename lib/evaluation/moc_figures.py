@@ -56,12 +56,12 @@ def accuracy_against_tokens(
     table : one row an arm, K and panel: ``arm``, ``k``, the `panel` column, `value` with ``low`` and ``high`` (from
         `lib.evaluation.accuracy.accuracy_table`), ``agent_tokens_mean`` and ``distiller_tokens_mean`` (from `token_means`)
     panel : column with one row of panels a value
-    note : column of text written at the marks, e.g. a density; by default K where an arm has several
+    note : column of text written at the marks on the right, e.g. a density
 
     Notes
     -----
     Bars are what ``low`` and ``high`` hold, by `accuracy_table` 95 % Wilson intervals. The stepped line joins the marks that no
-    other beats in both directions; from left to right it is what the next correct answer costs. On the right, a thin line leads from
+    other beats in both directions; from left to right it is what more accuracy costs. On the right, a thin line leads from
     an arm's place on the left to where the distiller's tokens put it. Rows without a number are not drawn.
     """
     tokens = ["agent_tokens_mean", "distiller_tokens_mean"]
@@ -83,7 +83,7 @@ def accuracy_against_tokens(
                         ends = [row["agent_tokens_mean"], row["total_tokens_mean"]]
                         axis.plot(ends, [row[value]] * 2, color="0.55", linewidth=0.9, linestyle=":", zorder=1.5)
                 for one in series:
-                    _marks(axis, one.rows(drawn), one, cost, value, note)
+                    _marks(axis, one.rows(drawn), one, cost, value, note if axis is across[1] else None)
                 _front(axis, drawn, cost, value)
                 axis.set_xlim(0, 1.12 * highest or 1.0)
                 axis.xaxis.set_major_locator(MaxNLocator(5))
@@ -110,9 +110,7 @@ def token_bars(table: pd.DataFrame, *, panel: str = "question_set", note: str | 
     -----
     The number at the end is the whole bar. Where a part is unknown the bar ends in a question mark: it is longer than drawn.
     """
-    parts = {
-        (part, kind): f"{part}_{kind}_tokens_mean" for part, kind in itertools.product(_PARTS, _KINDS)
-    }  # fmt: skip
+    parts = {(part, kind): f"{part}_{kind}_tokens_mean" for part, kind in itertools.product(_PARTS, _KINDS)}
     need_columns(table, ["arm", "k", panel, *parts.values(), *([note] if note else [])])
     titles = list(dict.fromkeys(table[panel])) or [""]
     series = series_of(table)

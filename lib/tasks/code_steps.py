@@ -30,8 +30,9 @@ def patched_files(patch: str) -> dict[str, str]:
     """
     found = {}
     headers = list(_HEADER.finditer(patch))
-    for header, following in zip(headers, [*headers[1:], None], strict=True):
-        body = patch[header.end() : following.start() if following else len(patch)]
+    ends = [*(header.start() for header in headers[1:]), len(patch)]
+    for header, end in zip(headers, ends[: len(headers)], strict=True):
+        body = patch[header.end() : end]
         lines = body.split("\n@@", 1)[0].split("\n")  # before the first hunk, where no code can look like a header
         kind = (
             "create" if any(line.startswith("new file mode") or line == "--- /dev/null" for line in lines) else "edit"

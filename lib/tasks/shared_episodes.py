@@ -9,14 +9,15 @@ followed: what `lib.coordination.propagation` describes in theory.
 Intuition
 ---------
 A board holds the state of each file. The next step is always at the first file of the work order that is not settled,
-and its state says what to do (`NEEDS`). Agents take turns. An agent last saw the board `lag` steps ago; since then the
-others have moved on. The sender sees the board as it is. Files depend on each other: when one changes, files that build
-on it have to be tested again, though they stand earlier in the work order.
+and its state says what to do (`NEEDS`). Agents take turns. At some steps an agent has just looked at the board; at the
+others it last saw it `lag` steps ago, and the team has moved on. The sender sees the board as it is. Files depend on
+each other: when one changes, files that build on it have to be tested again, though they stand earlier in the order.
 
 How to read the result
 ----------------------
-With lag 0 the local view is enough. With a larger lag it is out of date, and only a message (or simulating the others)
-helps. To perturb an episode, apply a wrong step with `act`, go on from the board that results, and show each agent a
+A fresh local view is enough. An old one is out of date but for the first step, and only a message (or simulating the
+others) helps. So `fresh` is a dial of the receiver's burden: who keeps to the rule and has no message is right at about
+that share of the steps. To perturb an episode, apply a wrong step with `act`, go on from the board that results, and show each agent a
 board as old or as fresh as the study wants: `make_episode_step` takes both boards. With coupling 0 a wrong step stays
 where it was made; with more it spreads.
 
@@ -107,6 +108,7 @@ def load(
     length: int = 10,
     coupling: float = 0.25,
     lag: int | None = None,
+    fresh: float = 0.25,
 ) -> list[tuple[Step, StepGold]]:
     """Make episodes in which every agent does what is right, with all their steps.
 
@@ -120,21 +122,24 @@ def load(
         As in `make_episode`.
     lag
         Age in steps of the board in the local view; None: as many as there are agents, that is each agent's last turn.
+    fresh
+        Share of steps at which the agent has just looked instead, drawn by hash; a larger share keeps those of a smaller one.
 
     Raises
     ------
     WorkloadError
-        As `make_episode`; a negative lag.
+        As `make_episode`; a negative lag, or a share out of range.
     """
     age = agents if lag is None else lag
-    if age < 0:
-        raise WorkloadError(f"shared_episodes: lag must be at least 0, got {age}")
+    if age < 0 or not 0 <= fresh <= 1:
+        raise WorkloadError(f"shared_episodes: lag >= 0 and fresh 0 to 1 are needed, got {age} and {fresh}")
     pairs: list[tuple[Step, StepGold]] = []
     for number in range(24 if limit is None else limit):
         episode = make_episode(number, seed, agents=agents, files=files, length=length, coupling=coupling)
         boards, log = roll_out(episode)
         for index in range(len(log)):
-            seen_at = max(0, index - age)
+            looked = generator(FAMILY, "looked", episode.id, index).random() < fresh
+            seen_at = index if looked else max(0, index - age)
             pairs.append(make_episode_step(episode, index, boards[index], boards[seen_at], seen_at, log[:index]))
     return pairs
 
