@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import time
 from collections.abc import Callable, Sequence
 
 import msgspec
@@ -298,7 +299,7 @@ def test_tokens_count_rejected_candidates_and_unknown_is_not_zero() -> None:
 
 def test_seconds_are_told_apart_and_shared_between_agents(monkeypatch: pytest.MonkeyPatch) -> None:
     clock = [0.0]
-    monkeypatch.setattr("lib.moc.consolidate.time.perf_counter", lambda: clock[0])
+    monkeypatch.setattr(time, "perf_counter", lambda: clock[0])
 
     def embed(texts: Sequence[str]) -> np.ndarray:
         clock[0] += len(texts)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import mmap
 import platform
 import subprocess
 import sys
@@ -84,10 +85,14 @@ def threads() -> set[threading.Thread]:
 
 
 def test_the_real_processor_and_memory_are_sampled() -> None:
-    held: list[np.ndarray] = []
-    with Telemetry(0.06) as telemetry:
+    size = 64_000_000
+    with (
+        mmap.mmap(-1, size) as held,
+        Telemetry(0.06) as telemetry,
+    ):  # fresh pages: an allocator may have room of its own
         until(telemetry, 2)
-        held.append(np.ones(8_000_000))  # 64 MB
+        for start in range(0, size, mmap.PAGESIZE):
+            held[start] = 1
         until(telemetry, 5)
     frame = telemetry.frame()
     assert list(frame.columns) == ["seconds", *UNITS]
