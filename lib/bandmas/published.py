@@ -15,6 +15,8 @@ from pathlib import Path
 
 import pandas as pd
 
+from lib.tasks.published import published_rows
+
 FOLDER = Path(__file__).resolve().parents[2] / "data" / "published"
 BENCHMARKS = {
     "scifact": "SciFact",
@@ -45,18 +47,7 @@ def published(name: str, workloads: Iterable[str]) -> pd.DataFrame:
     ValueError
         For a name that is no published table, or a workload without a counterpart.
     """
-    path = FOLDER / f"bandmas_{name}.csv"
-    if not path.is_file():
-        known = ", ".join(sorted(file.stem.removeprefix("bandmas_") for file in FOLDER.glob("bandmas_*.csv")))
-        raise ValueError(f"{path}: no such published table; there are {known}")
-    table = pd.read_csv(path)
-    parts = []
-    for workload in workloads:
-        rows = table[table["benchmark"].isin([benchmark_of(workload), "all"])]
-        parts.append(rows.assign(workload=workload))
-    if not parts:
-        return table.iloc[:0].assign(workload="")
-    return pd.concat(parts, ignore_index=True)
+    return published_rows(FOLDER, name, "workload", workloads, benchmark_of, prefix="bandmas_")
 
 
 def benchmark_of(workload: str) -> str:

@@ -14,6 +14,8 @@ from pathlib import Path
 
 import pandas as pd
 
+from lib.tasks.published import published_rows
+
 FOLDER = Path(__file__).resolve().parents[2] / "data" / "published" / "coordination"
 BENCHMARKS = {
     "bfcl": "BFCL",
@@ -47,13 +49,7 @@ def published(name: str, families: Iterable[str]) -> pd.DataFrame:
     ValueError
         For a name that is no published table, or a family without a counterpart.
     """
-    path = FOLDER / f"{name}.csv"
-    if not path.is_file():
-        known = ", ".join(sorted(file.stem for file in FOLDER.glob("*.csv")))
-        raise ValueError(f"{path}: no such published table; there are {known}")
-    table = pd.read_csv(path)
-    parts = [table[table["benchmark"].isin([benchmark_of(family), "all"])].assign(family=family) for family in families]
-    return pd.concat(parts, ignore_index=True) if parts else table.iloc[:0].assign(family="")
+    return published_rows(FOLDER, name, "family", families, benchmark_of)
 
 
 def benchmark_of(family: str) -> str:

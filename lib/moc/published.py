@@ -17,6 +17,8 @@ from pathlib import Path
 
 import pandas as pd
 
+from lib.tasks.published import published_rows
+
 FOLDER = Path(__file__).resolve().parents[2] / "data" / "published" / "moc"
 BENCHMARKS = {
     "mmlu": "MMLU",
@@ -48,15 +50,7 @@ def published(name: str, question_sets: Iterable[str]) -> pd.DataFrame:
     ValueError
         For a name that is no published table, or a question set without a counterpart.
     """
-    path = FOLDER / f"{name}.csv"
-    if not path.is_file():
-        known = ", ".join(sorted(file.stem for file in FOLDER.glob("*.csv")))
-        raise ValueError(f"{path}: no such published table; there are {known}")
-    table = pd.read_csv(path)
-    parts = [table[table["benchmark"] == benchmark_of(one)].assign(question_set=one) for one in question_sets]
-    if not parts:
-        return table.iloc[:0].assign(question_set="")
-    return pd.concat(parts, ignore_index=True)
+    return published_rows(FOLDER, name, "question_set", question_sets, benchmark_of)
 
 
 def benchmark_of(question_set: str) -> str:

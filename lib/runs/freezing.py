@@ -33,12 +33,11 @@ import msgspec
 
 from lib.messages.corpus import load_corpus
 from lib.runs.context import CONTROL, STORE
-from lib.runs.frozen import AGAIN, FIRST, FORMAT, MANIFEST, MESSAGES, REPLIES, TOKENS, Manifest, Row
+from lib.runs.frozen import AGAIN, FIRST, FORMAT, MANIFEST, MESSAGES, REPLIES, TOKENS, Manifest, Row, asked_key
 from lib.runs.journal import JOURNAL, Journal, read_journals
 from lib.runs.layout import Layout
 from lib.runs.notebook import Plan, Say, run_notebooks
 from lib.runs.store import Store
-from lib.seeds import digest
 
 
 def freeze(
@@ -160,7 +159,7 @@ def _answers(store: Store, lane: str, journal: Journal) -> Iterable[Row]:
         decoding = json.loads(key.decoding)
         if key.prompt not in journal.prompts or key.sample or decoding.get("temperature"):
             continue
-        asked = digest([journal.prompts[key.prompt], key.decoding])[:32]
+        asked = asked_key(journal.prompts[key.prompt], key.decoding)
         if key.kind == "score":
             yield Row(asked, scores=[float(score) for score in value["scores"]], lane=lane)
         else:

@@ -86,9 +86,9 @@ class Row(msgspec.Struct, omit_defaults=True):
     lane: str = FIRST
 
 
-def asked_key(prompt: Prompt, decoding: str) -> str:
-    """Return the name of a question: the first 32 hex digits of the SHA-256 of turns, schema, offsets and decoding."""
-    return digest([prompt_text_key(prompt), decoding])[:32]
+def asked_key(prompt_name: str, decoding: str) -> str:
+    """Return the name of a question: 32 hex digits of the SHA-256 of the prompt's name (`prompt_text_key`) and the decoding."""
+    return digest([prompt_name, decoding])[:32]
 
 
 def prompt_text_key(prompt: Prompt) -> str:
@@ -247,7 +247,8 @@ class FrozenReceiver:
         return prompt_text_key(prompt)
 
     def _rows(self, prompts: Sequence[Prompt], decodings: Sequence[str]) -> list[Row | None]:
-        keys = [asked_key(prompt, decoding) for prompt, decoding in zip(prompts, decodings, strict=True)]
+        names = map(prompt_text_key, prompts)
+        keys = [asked_key(name, decoding) for name, decoding in zip(names, decodings, strict=True)]
         rows = [self.corpus.rows.get((self.lane, key)) for key in keys]
         self.coverage.frozen += sum(row is not None for row in rows)
         self.coverage.live += sum(row is None for row in rows)
