@@ -22,7 +22,6 @@ Not covered: accuracy tables and intervals (`lib.evaluation`), running code (`li
 
 from __future__ import annotations
 
-import difflib
 import importlib
 import json
 import string
@@ -33,6 +32,7 @@ import msgspec
 
 from lib.seeds import digest
 from lib.tasks.choices import official_aqua_letter, official_letter, robust_letter
+from lib.tasks.loaders import check_limit, suggestion
 from lib.tasks.numbers import official_number, read_number, robust_number, same_number
 from lib.tasks.sandbox import Verdict
 from lib.tasks.subsets import PAPER_SEED, stratified_order
@@ -193,11 +193,9 @@ def load_questions(
         The data set is not there; the message names the file and the fix.
     """
     if name not in _FAMILIES:
-        near = difflib.get_close_matches(name, QUESTION_SETS, n=1)
-        hint = f" (did you mean {near[0]!r}?)" if near else ""
+        hint = suggestion(name, QUESTION_SETS)
         raise WorkloadError(f"question set {name!r} is unknown{hint}; known: {', '.join(QUESTION_SETS)}")
-    if limit is not None and (isinstance(limit, bool) or not isinstance(limit, int) or limit < 1):
-        raise WorkloadError(f"question set {name}: limit must be a whole number of at least 1 or None, got {limit!r}")
+    check_limit("question set", name, limit)
     if subset not in get_args(Subset):
         raise WorkloadError(f"question set {name}: subset must be 'moc' or 'all', got {subset!r}")
     family = _FAMILIES[name]

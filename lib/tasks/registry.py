@@ -5,15 +5,11 @@ Not covered: fetching files (`lib.sources`), splits (`lib.tasks.task.split_tasks
 
 from __future__ import annotations
 
-import difflib
-import importlib
-import inspect
-from collections.abc import Callable
 from typing import Any
 
-from lib.tasks.task import Workload, WorkloadError
+from lib.tasks.loaders import check_limit, find_loader
+from lib.tasks.task import Workload
 
-# Loaders are imported when asked for: one of them needs scikit-learn, whose import costs a second.
 _LOADERS = {
     "worlds_verification": ("lib.tasks.worlds.generate", "load_verification"),
     "worlds_bridge": ("lib.tasks.worlds.generate", "load_bridge"),
@@ -48,21 +44,7 @@ def load_workload(name: str, *, limit: int | None = None, seed: int = 0, **knobs
     SourceError
         The data set is not there; the message names the file and the fix.
     """
-    if name not in _LOADERS:
-        raise WorkloadError(f"workload {name!r} is unknown{_suggest(name, WORKLOADS)}; known: {', '.join(WORKLOADS)}")
-    if limit is not None and (isinstance(limit, bool) or not isinstance(limit, int) or limit < 1):
-        raise WorkloadError(f"workload {name}: limit must be a whole number of at least 1 or None, got {limit!r}")
-    module, function = _LOADERS[name]
-    loader: Callable[..., Workload] = getattr(importlib.import_module(module), function)
-    known = tuple(p for p in inspect.signature(loader).parameters if p not in {"limit", "seed"})
-    for knob in knobs:
-        if knob not in known:
-            raise WorkloadError(
-                f"workload {name}: unknown knob {knob!r}{_suggest(knob, known)}; knobs: {', '.join(known)}"
-            )
-    return loader(limit=limit, seed=seed, **knobs)
-
-
-def _suggest(name: str, known: tuple[str, ...]) -> str:
-    close = difflib.get_close_matches(name, known, n=1)
-    return f" (did you mean {close[0]!r}?)" if close else ""
+    loader, _ = find_loader("workload", name, _LOADERS, knobs)
+    check_limit("workload", name, limit)
+    workload: Workload = loader(limit=limit, seed=seed, **knobs)
+    return workload

@@ -25,18 +25,16 @@ Not covered: how a record becomes steps (one module a family, and its card in ``
 
 from __future__ import annotations
 
-import difflib
-import importlib
-import inspect
 import json
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from itertools import product
 from typing import Any
 
 import msgspec
 
 from lib.seeds import digest, hash_order
+from lib.tasks.loaders import check_limit, find_loader
 from lib.tasks.task import WorkloadError
 
 ACTIONS = ("edit", "create", "delete", "run_test", "read", "configure")
@@ -115,7 +113,6 @@ class GoldCheck(msgspec.Struct, frozen=True):
 
 # ------------------------------------------------------------------------------------------------------------------------------ loading
 
-# Loaders are imported when asked for, since they import this module.
 _LOADERS = {
     "shared_episodes": ("lib.tasks.shared_episodes", "load"),
     "bfcl": ("lib.tasks.bfcl", "load"),
@@ -155,17 +152,8 @@ def load_steps(name: str, limit: int | None = None, seed: int = 0, **knobs: Any)
     SourceError
         The data set is not there; the message names the file and the fix.
     """
-    if name not in _LOADERS:
-        raise WorkloadError(f"step family {name!r} is unknown{_near(name, FAMILIES)}; known: {', '.join(FAMILIES)}")
-    if limit is not None and (isinstance(limit, bool) or not isinstance(limit, int) or limit < 1):
-        raise WorkloadError(f"steps {name}: limit must be a whole number of at least 1 or None, got {limit!r}")
-    module, function = _LOADERS[name]
-    loader: Callable[..., list[Pair]] = getattr(importlib.import_module(module), function)
-    parameters = tuple(inspect.signature(loader).parameters)
-    known = tuple(knob for knob in parameters if knob not in {"limit", "seed"})
-    for knob in knobs:
-        if knob not in known:
-            raise WorkloadError(f"steps {name}: unknown knob {knob!r}{_near(knob, known)}; knobs: {', '.join(known)}")
+    loader, parameters = find_loader("steps", name, _LOADERS, knobs, what="step family")
+    check_limit("steps", name, limit)
     if "limit" in parameters:
         return build_steps(name, loader(limit=limit, seed=seed, **knobs))
     pairs = loader(**knobs)
@@ -239,8 +227,3 @@ def _drawn(pairs: list[Pair], limit: int, name: str, seed: int) -> list[Pair]:
     for pair in pairs:
         instances.setdefault(pair[0].instance_id, []).append(pair)
     return [pair for instance in hash_order(instances, "steps", name, seed)[:limit] for pair in instances[instance]]
-
-
-def _near(name: str, known: tuple[str, ...]) -> str:
-    close = difflib.get_close_matches(name, known, n=1)
-    return f" (did you mean {close[0]!r}?)" if close else ""
