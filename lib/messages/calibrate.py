@@ -3,9 +3,10 @@
 Context. A small model that reads a claim and some reports orders the cases well - it finds "yes" likelier where the reports agree than
 where they differ - but leans on one answer: depending on the worked examples it says CONTRADICT always or never.
 
-Intuition. One number a label, in nats, is added to the log-probability of the verdict's first token. The three numbers are fitted
-once, as the intercepts of a logistic regression on the model's own verdict scores, over calibration tasks that belong to no
-split, with all their packets delivered. They are part of the prompt, so every context, the empty one included, is judged alike.
+Intuition. One number a label, in nats, is added to the log-probability of the label's first token. The three numbers are fitted
+once, as the intercepts of a logistic regression on the model's own scores of the labels behind the report that it copied, over
+calibration tasks that belong to no split, with all their packets delivered. Where it copied none the label is settled, and the
+task does not enter the fit. The numbers are part of the prompt, so every context, the empty one included, is judged alike.
 
 How to read it. `Calibration.offsets` are the numbers, `accuracy_before` and `accuracy_after` the labels right on the
 calibration tasks themselves (not an estimate for others). Gold labels of calibration tasks are used, of no other task.
@@ -22,10 +23,12 @@ import numpy as np
 from scipy.optimize import minimize
 
 from lib.messages.packets import Packet
-from lib.messages.prompts import receiver_prompt, verdict_openings
+from lib.messages.prompts import NOTHING, receiver_prompt, verdict_openings
 from lib.models.receiver import Prompt, Receiver
+from lib.tasks.reply import read_reply
 from lib.tasks.task import LABELS, Gold, Task
 
+REPLY_TOKENS = 96  # room for the copied report and the label
 LIMIT = 12.0  # nats; an offset beyond this would silence a label for good
 
 
@@ -98,7 +101,7 @@ def calibrate(
     Raises
     ------
     ValueError
-        If a task is of another kind or has no gold label.
+        Without tasks, or if a task is of another kind or has no gold label.
     """
     labels = [gold[task.id].label for task in tasks]
     for task, label in zip(tasks, labels, strict=True):
@@ -106,18 +109,36 @@ def calibrate(
             raise ValueError(
                 f"task {task.id!r}: calibration needs verification tasks with a label, not {task.kind}, {label}"
             )
+    if not tasks:
+        raise ValueError("calibration needs at least one task")
     prompts = [receiver_prompt(task, packets[task.id]) for task in tasks]
-    scores = receiver.score(prompts, verdict_openings())
-    offsets = fit_offsets(scores, [str(label) for label in labels])
+    copied = _copied(receiver, prompts)
+    free = [place for place, report in enumerate(copied) if report != NOTHING]
+    before = np.full(len(tasks), LABELS.index("NOT_ENOUGH_INFO"))
+    after, offsets = before.copy(), dict.fromkeys(LABELS, 0.0)
+    if free:
+        openings = [verdict_openings(copied[place]) for place in free]
+        scores = receiver.score([prompts[place] for place in free], openings)
+        offsets = fit_offsets(scores, [str(labels[place]) for place in free])
+        before[free] = scores.argmax(axis=1)
+        after[free] = (scores + np.asarray([offsets[label] for label in LABELS])).argmax(axis=1)
     gold_index = np.asarray([LABELS.index(str(label)) for label in labels])
-    shifted = scores + np.asarray([offsets[label] for label in LABELS])
     return Calibration(
         offsets=offsets,
         task_ids=tuple(task.id for task in tasks),
-        accuracy_before=float((scores.argmax(axis=1) == gold_index).mean()),
-        accuracy_after=float((shifted.argmax(axis=1) == gold_index).mean()),
+        accuracy_before=float((before == gold_index).mean()),
+        accuracy_after=float((after == gold_index).mean()),
         receiver=receiver.fingerprint,
     )
+
+
+def _copied(receiver: Receiver, prompts: Sequence[Prompt]) -> list[str]:
+    """Return the report that each reply copies; `NOTHING` where the reply has none."""
+    copied = []
+    for reply in receiver.reply(prompts, max_tokens=REPLY_TOKENS):
+        said = read_reply(reply.text).parsed or {}
+        copied.append(str(said.get("report", NOTHING)))
+    return copied
 
 
 class Renderer:

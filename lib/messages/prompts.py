@@ -22,14 +22,17 @@ from typing import Any
 
 from lib.messages.message import clean_field
 from lib.messages.packets import Packet
-from lib.messages.shots import READER_RULES, READER_SHOTS, RECEIVER_RULES, RECEIVER_SHOTS, VERDICTS
+from lib.messages.shots import READER_RULES, READER_SHOTS, RECEIVER_RULES, RECEIVER_SHOTS
 from lib.models.receiver import Prompt, Turn
 from lib.seeds import digest
 from lib.tasks.task import LABELS, Source, Task
 
-PROMPTS = "prompts-3"  # raise when the layout of a prompt or a schema changes
+PROMPTS = "prompts-4"  # raise when the layout of a prompt or a schema changes
 NO_EVIDENCE = "No evidence received."
 QUOTE_WORDS = 14  # words of a sentence that a reader may quote behind its [Si] mark
+NOTHING = "none"  # what is copied where no report is about the claim
+_FIELD = re.compile(r"(?:^|\s)(Claim|Evidence|Uncertainty|Request):\s")
+_MARKS = re.compile(r"^(?:\[S\d+\]\s*)+")
 _SHOWN = re.compile(r"\[S(\d{1,9})\]")  # a longer number is no sentence, and Python may refuse to read it
 
 
@@ -136,6 +139,28 @@ def shown_evidence(packets: Sequence[Packet]) -> dict[str, list[int]]:
     return {source: sorted(marks) for source, marks in shown.items()}
 
 
+def reports(packets: Sequence[Packet]) -> dict[str, tuple[str, list[int]]]:
+    """Return what a receiver may copy from delivered packets: the first words of each claim and piece of evidence.
+
+    Returns
+    -------
+    dict of report to (source id, up to three numbers of the sentences it shows), in the order shown. Of equal reports the first that
+    shows a sentence counts. What a reader leaves open or asks for says nothing about a claim and is left out.
+    """
+    found: dict[str, tuple[str, list[int]]] = {}
+    for packet in packets:
+        pieces = _FIELD.split(clean_field(packet.content))
+        fields = [packet.type, *(name.lower() for name in pieces[1::2])]
+        for name, text in zip(fields, pieces[::2], strict=True):
+            report = quotation(_MARKS.sub("", text))
+            if name in ("uncertainty", "request") or report in ("", NOTHING):
+                continue
+            marks = sorted(dict.fromkeys(int(mark) for mark in _SHOWN.findall(text)))[:3]
+            if report not in found or (marks and not found[report][1]):
+                found[report] = (clean_field(packet.source_id), marks)
+    return found
+
+
 def receiver_schema(kind: str, packets: Sequence[Packet]) -> dict[str, Any]:
     """Return the schema of the receiver's reply, evidence limited to the ids in `packets`."""
     shown = shown_evidence(packets)
@@ -151,14 +176,12 @@ def receiver_schema(kind: str, packets: Sequence[Packet]) -> dict[str, Any]:
             "answer": {"anyOf": [entries, text]} if shown else text,
         }
     elif kind == "verification":
-        cited = _array([item for source, marks in shown.items() for item in _cited_documents("doc", source, marks)], 2)
-        # One choice settles what the reports say and the label; the label's tokens are then forced.
-        return {
-            "anyOf": [
-                _object({"reports_say": {"const": said}, "label": {"const": label}, "evidence": cited})
-                for label, said in VERDICTS.items()
-            ]
-        }
+        # One choice settles the report, one the label; what stands where is then forced.
+        verdicts = [_verdict(NOTHING, "NOT_ENOUGH_INFO", [])]
+        for report, (source, marks) in reports(packets).items():
+            cited = [{"doc": source, "sentences": marks}] if marks else []
+            verdicts += [_verdict(report, label, [] if label == "NOT_ENOUGH_INFO" else cited) for label in LABELS]
+        return {"anyOf": verdicts}
     else:
         cited = _array(
             [item for source, marks in shown.items() for item in _cited_sentences("title", source, marks)], 4
@@ -173,30 +196,27 @@ def _array(choices: list[dict[str, Any]], most: int) -> dict[str, Any]:
     return {"type": "array", "items": {"anyOf": choices}, "maxItems": min(most, len(choices))}
 
 
-def _cited_documents(key: str, source: str, marks: list[int]) -> list[dict[str, Any]]:
-    """One choice a document: its id and some of its shown sentences."""
-    if not marks:
-        return []
-    sentences = {"type": "array", "items": {"enum": marks}, "minItems": 1, "maxItems": min(3, len(marks))}
-    return [_object({key: {"const": source}, "sentences": sentences})]
-
-
 def _cited_sentences(key: str, source: str, marks: list[int]) -> list[dict[str, Any]]:
     """One choice a document: its id and one of its shown sentences."""
     return [_object({key: {"const": source}, "sentence": {"enum": marks}})] if marks else []
+
+
+def _verdict(report: str, label: str, cited: list[Any]) -> dict[str, Any]:
+    return _object({"report": {"const": report}, "label": {"const": label}, "evidence": {"const": cited}})
 
 
 def _object(fields: dict[str, Any]) -> dict[str, Any]:
     return {"type": "object", "properties": fields, "required": list(fields), "additionalProperties": False}
 
 
-def verdict_openings() -> list[str]:
-    """Return how a verification reply begins for each label, in the order of `LABELS`.
+def verdict_openings(report: str) -> list[str]:
+    """Return how a verification reply that copies `report` begins for each label, in the order of `LABELS`.
 
-    An opening ends with the verdict's first word, which settles the label. What follows is forced by the schema, so its
-    probability must not count: neither the rest of a longer verdict, nor the closing quote, a token that also holds what comes next.
+    An opening ends with the label's first word, which settles it. What follows is forced by the schema, so its probability must
+    not count: neither the rest of a longer label, nor the closing quote, a token that also holds what comes next.
     """
-    return [f'{{"reports_say":"{VERDICTS[label].split()[0]}' for label in LABELS]
+    copied = json.dumps(report, ensure_ascii=False)
+    return [f'{{"report":{copied},"label":"{label.split("_")[0]}' for label in LABELS]
 
 
 def receiver_prompt(task: Task, packets: Sequence[Packet], offsets: Mapping[str, float] | None = None) -> Prompt:
@@ -213,7 +233,7 @@ def receiver_prompt(task: Task, packets: Sequence[Packet], offsets: Mapping[str,
             Turn("assistant", json.dumps(reply, ensure_ascii=False, separators=(",", ":"))),
         ]
     turns.append(Turn("user", receiver_text(query_line(task), [packet_line(packet) for packet in delivered])))
-    bias = tuple((VERDICTS[label], nats) for label, nats in (offsets or {}).items() if task.kind == "verification")
+    bias = tuple(offsets.items()) if offsets and task.kind == "verification" else ()
     return Prompt(tuple(turns), receiver_schema(task.kind, delivered), bias)
 
 

@@ -12,12 +12,6 @@ from __future__ import annotations
 
 from typing import Any
 
-VERDICTS = {
-    "SUPPORT": "yes",
-    "CONTRADICT": "no",
-    "NOT_ENOUGH_INFO": "not told",
-}  # label -> what the reports say of the claim
-
 READER_RULES = (
     "You are a reader. You see one source and one question or statement to check. Report only what the source says, in four short fields. "
     "claim: one sentence with the names and values that matter. evidence: the sentence of the source that shows it, or none. "
@@ -25,7 +19,9 @@ READER_RULES = (
 )
 RECEIVER_RULES = {
     "verification": (
-        "Is the claim right, according to the reports of several readers? yes, no, or not told. Answer in JSON."
+        "Check a claim against reports of several readers. First copy the report that is about the very same thing as the claim, or write "
+        "none. Then say the label: SUPPORT when that report says what the claim says, CONTRADICT when it says something else, "
+        "NOT_ENOUGH_INFO when no report is about it. Answer in JSON."
     ),
     "bridge": (
         "You answer a question from reports of several readers; often one report leads to another. Cite the sentences used. "
@@ -99,20 +95,44 @@ READER_SHOTS: tuple[ReaderShot, ...] = (
 )
 
 
-def _verdict(label: str, *cited: tuple[str, int]) -> dict[str, Any]:
+def _verdict(label: str, report: str = "none", *cited: tuple[str, int]) -> dict[str, Any]:
     evidence = [{"doc": source, "sentences": [sentence]} for source, sentence in cited]
-    return {"reports_say": VERDICTS[label], "label": label, "evidence": evidence}
+    return {"report": report, "label": label, "evidence": evidence}
 
 
 RECEIVER_SHOTS: dict[str, tuple[ReceiverShot, ...]] = {
     "verification": (
         (
             (
-                "Source Dunlo Tower - Evidence: [S0] Visitors climb 148 steps to the top of the Dunlo Tower.",
-                "Source Dunlo Bridge - Evidence: [S3] The Dunlo Bridge has 212 arches.",
+                "Source Benno - Evidence: [S0] The Benno carries a crew of nine.",
+                "Source Calda - Evidence: [S2] The sails of the Calda are white.",
             ),
-            "Claim: The Dunlo Tower has 212 steps.",
-            _verdict("CONTRADICT", ("Dunlo Tower", 0)),
+            "Claim: The Calda carries a crew of nine.",
+            _verdict("NOT_ENOUGH_INFO"),
+        ),
+        (
+            (
+                "Source Milo Arvens - Evidence: [S2] The birthplace of Milo Arvens is the town of Pellick.",
+                "Source Milo Arden - Evidence: [S2] Milo Arden was born in Corvin.",
+            ),
+            "Claim: Milo Arvens was born in Pellick.",
+            _verdict("SUPPORT", "The birthplace of Milo Arvens is the town of Pellick.", ("Milo Arvens", 2)),
+        ),
+        (
+            (
+                "Source Arla - Evidence: [S1] Sailors painted the hull of the Arla blue.",
+                "Source Arlo - Evidence: [S0] The hull of the Arlo is red.",
+            ),
+            "Claim: The hull of the Arla is red.",
+            _verdict("CONTRADICT", "Sailors painted the hull of the Arla blue.", ("Arla", 1)),
+        ),
+        (
+            (
+                "Source Ostrel Farm - Evidence: [S4] The Ostrel Farm has a roof of straw.",
+                "Source Ostrel Mill - Evidence: [S0] Builders covered the Ostrel Mill with slate.",
+            ),
+            "Claim: The roof of the Ostrel Mill is made of slate.",
+            _verdict("SUPPORT", "Builders covered the Ostrel Mill with slate.", ("Ostrel Mill", 0)),
         ),
         (
             (
@@ -124,35 +144,11 @@ RECEIVER_SHOTS: dict[str, tuple[ReceiverShot, ...]] = {
         ),
         (
             (
-                "Source Ostrel Farm - Evidence: [S4] The Ostrel Farm has a roof of straw.",
-                "Source Ostrel Mill - Evidence: [S0] Builders covered the Ostrel Mill with slate.",
+                "Source Dunlo Tower - Evidence: [S0] Visitors climb 148 steps to the top of the Dunlo Tower.",
+                "Source Dunlo Bridge - Evidence: [S3] The Dunlo Bridge has 212 arches.",
             ),
-            "Claim: The roof of the Ostrel Mill is made of slate.",
-            _verdict("SUPPORT", ("Ostrel Mill", 0)),
-        ),
-        (
-            (
-                "Source Arla - Evidence: [S1] Sailors painted the hull of the Arla blue.",
-                "Source Arlo - Evidence: [S0] The hull of the Arlo is red.",
-            ),
-            "Claim: The hull of the Arla is red.",
-            _verdict("CONTRADICT", ("Arla", 1)),
-        ),
-        (
-            (
-                "Source Milo Arvens - Evidence: [S2] The birthplace of Milo Arvens is the town of Pellick.",
-                "Source Milo Arden - Evidence: [S2] Milo Arden was born in Corvin.",
-            ),
-            "Claim: Milo Arvens was born in Pellick.",
-            _verdict("SUPPORT", ("Milo Arvens", 2)),
-        ),
-        (
-            (
-                "Source Benno - Evidence: [S0] The Benno carries a crew of nine.",
-                "Source Calda - Evidence: [S2] The sails of the Calda are white.",
-            ),
-            "Claim: The Calda carries a crew of nine.",
-            _verdict("NOT_ENOUGH_INFO"),
+            "Claim: The Dunlo Tower has 212 steps.",
+            _verdict("CONTRADICT", "Visitors climb 148 steps to the top of the Dunlo Tower.", ("Dunlo Tower", 0)),
         ),
     ),
     "bridge": (

@@ -39,8 +39,8 @@ class Prompt(msgspec.Struct, frozen=True):
     schema : dict, optional
         JSON schema of the reply. None leaves the reply free.
     bias : tuple of (text, nats)
-        Added to the log-probability of each text's first token at the reply's first free choice that one of them can be:
-        where the options of a schema begin. Receivers without access to probabilities ignore it.
+        Added to the log-probability of each text's first token at the reply's first choice between all of them: where the options of a
+        schema begin. Receivers without access to probabilities ignore it.
     """
 
     turns: tuple[Turn, ...]

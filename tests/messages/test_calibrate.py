@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from typing import Any
 
@@ -17,8 +18,7 @@ from lib.messages.calibrate import LIMIT, Calibration, Renderer, calibrate, fit_
 from lib.messages.packets import Packet, packetize_task
 from lib.messages.produce import produce
 from lib.messages.prompts import receiver_prompt, verdict_openings
-from lib.messages.shots import VERDICTS
-from lib.models.receiver import Prompt, options_per_prompt
+from lib.models.receiver import Prompt, Reply, options_per_prompt
 from lib.models.scripted import ScriptedReceiver
 from lib.seeds import generator
 from lib.tasks.registry import load_workload
@@ -170,9 +170,15 @@ class Leaning(ScriptedReceiver):
         self.asked: list[Prompt] = []
 
     def score(self, prompts: Sequence[Prompt], options: Any) -> np.ndarray:
-        assert options_per_prompt(len(prompts), options) == [verdict_openings()] * len(prompts)
+        said = reports_of(self.reply(prompts))
+        assert "none" not in said
+        assert options_per_prompt(len(prompts), options) == [verdict_openings(report) for report in said]
         self.asked += prompts
         return self.scores[: len(prompts)]
+
+
+def reports_of(replies: Sequence[Reply]) -> list[str]:
+    return [json.loads(reply.text)["report"] for reply in replies]
 
 
 Claims = tuple[list[Task], dict[str, list[Packet]], dict[str, Gold]]
@@ -186,20 +192,34 @@ def claims() -> Claims:
 
 
 def test_offsets_are_fitted_on_the_plain_prompts_with_all_packets(claims: Claims) -> None:
+    """A task whose reply copies no report has its label settled: it counts as such and does not enter the fit."""
     tasks, packets, gold = claims
+    packets = {task.id: packets[task.id] if place % 4 else [] for place, task in enumerate(tasks)}
+    asked = [receiver_prompt(task, packets[task.id]) for task in tasks]
+    free = [i for i, report in enumerate(reports_of(ScriptedReceiver().reply(asked))) if report != "none"]
+    assert 20 < len(free) < len(tasks)
     draw = generator("scores")
     right = np.array([[label == gold[task.id].label for label in LABELS] for task in tasks])
-    scores = 2.0 * right + draw.normal(0, 1, size=(60, 3)) + np.array([-4.0, 0.0, 0.0])
+    scores = 2.0 * right[free] + draw.normal(0, 1, size=(len(free), 3)) + np.array([-4.0, 0.0, 0.0])
     receiver = Leaning(scores)
     made = calibrate(receiver, tasks, packets, gold)
-    assert receiver.asked == [receiver_prompt(task, packets[task.id]) for task in tasks]
+    assert receiver.asked == [asked[i] for i in free]
     assert made.task_ids == tuple(task.id for task in tasks)
     assert made.receiver == receiver.fingerprint
-    assert made.offsets == fit_offsets(scores, [str(gold[task.id].label) for task in tasks])
+    assert made.offsets == fit_offsets(scores, [str(gold[tasks[i].id].label) for i in free])
     wanted = right.argmax(axis=1)
-    assert made.accuracy_before == (scores.argmax(axis=1) == wanted).mean()
-    assert made.accuracy_after == ((scores + list(made.offsets.values())).argmax(axis=1) == wanted).mean()
-    assert made.accuracy_before < 0.65 < 0.75 < made.accuracy_after
+    unknown = LABELS.index("NOT_ENOUGH_INFO")
+    before, after = np.full(len(tasks), unknown), np.full(len(tasks), unknown)
+    before[free], after[free] = scores.argmax(axis=1), (scores + list(made.offsets.values())).argmax(axis=1)
+    assert made.accuracy_before == (before == wanted).mean()
+    assert made.accuracy_after == (after == wanted).mean() > made.accuracy_before
+
+
+def test_without_any_report_there_is_nothing_to_fit(claims: Claims) -> None:
+    tasks, _, gold = claims
+    made = calibrate(ScriptedReceiver(), tasks, dict.fromkeys((task.id for task in tasks), ()), gold)
+    assert made.offsets == dict.fromkeys(LABELS, 0.0)
+    assert made.accuracy_before == made.accuracy_after == np.mean([gold[t.id].label == LABELS[2] for t in tasks])
 
 
 def test_the_scripted_receiver_can_be_calibrated_and_repeats_itself(claims: Claims) -> None:
@@ -233,32 +253,32 @@ def test_a_claim_without_a_label_is_refused(claims: Claims) -> None:
 
 
 def test_no_tasks_are_refused() -> None:
-    with pytest.raises(ValueError, match="got 0 and 0"):
+    with pytest.raises(ValueError, match="at least one task"):
         calibrate(ScriptedReceiver(), [], {}, {})
 
 
 @pytest.mark.parametrize("lift", [(0.0, 0.0, 0.0), (2.0, -1.0, 0.0), (-3.0, 1.0, 0.0), (1.0, 4.0, 0.0)])
-def test_shifted_scores_are_the_verdicts_that_are_decoded(
-    claims: Claims, monkeypatch: pytest.MonkeyPatch, lift: tuple[float, float, float]
-) -> None:
-    """What offsets are fitted on is the choice they act on: the first token, without the rest of a longer answer.
+def test_shifted_scores_are_the_verdicts_that_are_decoded(claims: Claims, lift: tuple[float, float, float]) -> None:
+    """What offsets are fitted on is the choice they act on: the label's first token, behind the report that was copied.
 
-    The rest of "not told" is forced in a reply, so its probability must not count against that label. The tiny model's words begin
-    with one letter each, so that its tokens are what single words are to a real model.
+    The tiny model's tokens are letters, so its openings end with a label's first letter, which settles it.
     """
     from tests.models.tiny import chat_receiver
 
-    for label, said in zip(LABELS, ("y", "m", "u told"), strict=True):
-        monkeypatch.setitem(VERDICTS, label, said)
     receiver = chat_receiver("llama", dtype=torch.float64, pack=False, max_position_embeddings=8192)
     tasks, packets, _ = claims
     offsets = dict(zip(LABELS, lift, strict=True))
     asked = [(task, packets[task.id][:count]) for task in tasks[:3] for count in (0, 2, 4)]
-    scores = receiver.score([receiver_prompt(*one) for one in asked], verdict_openings())
-    expected = [LABELS[index] for index in (scores + np.array(lift)).argmax(axis=1)]
-    replies = receiver.reply([receiver_prompt(*one, offsets) for one in asked], max_tokens=60)
-    decoded = [next(label for label in LABELS if f'"label":"{label}"' in reply.text) for reply in replies]
-    assert decoded == expected
+    plain = [receiver_prompt(*one) for one in asked]
+    copied = reports_of(receiver.reply(plain, max_tokens=200))
+    begun = [[f'{{"report":{json.dumps(report)},"label":"{label[0]}' for label in LABELS] for report in copied]
+    for row, report in zip(begun, copied, strict=True):
+        assert all(full.startswith(cut) for cut, full in zip(row, verdict_openings(report), strict=True))
+    chosen = (receiver.score(plain, begun) + np.array(lift)).argmax(axis=1)
+    expected = [LABELS[2 if report == "none" else i] for i, report in zip(chosen, copied, strict=True)]
+    replies = receiver.reply([receiver_prompt(*one, offsets) for one in asked], max_tokens=200)
+    assert reports_of(replies) == copied
+    assert [json.loads(reply.text)["label"] for reply in replies] == expected
 
 
 # ----------------------------------------------------------------------------------------------------------------------- renderer
@@ -275,9 +295,9 @@ def test_offsets_are_applied_to_their_own_family(claims: Claims) -> None:
     for delivered in ((), packets[tasks[0].id][:2], packets[tasks[0].id]):
         plain = receiver_prompt(tasks[0], delivered)
         assert plain.bias == ()
-        shifted = [(VERDICTS["SUPPORT"], 1.5), (VERDICTS["CONTRADICT"], 0.0), (VERDICTS["NOT_ENOUGH_INFO"], 0.0)]
-        assert render(tasks[0], delivered) == msgspec.structs.replace(plain, bias=tuple(shifted))
-        assert dict(render(other, delivered).bias) == {"yes": 0.0, "no": -2.0, "not told": 0.0}
+        shifted = (("SUPPORT", 1.5), ("CONTRADICT", 0.0), ("NOT_ENOUGH_INFO", 0.0))
+        assert render(tasks[0], delivered) == msgspec.structs.replace(plain, bias=shifted)
+        assert dict(render(other, delivered).bias) == {"SUPPORT": 0.0, "CONTRADICT": -2.0, "NOT_ENOUGH_INFO": 0.0}
         unknown = msgspec.structs.replace(tasks[0], family="elsewhere")
         assert render(unknown, delivered) == Renderer()(unknown, delivered) == receiver_prompt(unknown, delivered)
 

@@ -29,10 +29,11 @@ from lib.messages.prompts import (
     receiver_prompt,
     receiver_schema,
     receiver_text,
+    reports,
     shown_evidence,
     verdict_openings,
 )
-from lib.messages.shots import READER_SHOTS, RECEIVER_SHOTS, VERDICTS
+from lib.messages.shots import READER_SHOTS, RECEIVER_SHOTS
 from lib.models.receiver import Prompt, Reply
 from lib.models.scripted import ScriptedReceiver
 from lib.tasks.registry import load_workload
@@ -40,6 +41,7 @@ from lib.tasks.task import LABELS, Gold, Kind, Source, Task, Workload
 from tests.messages.strategies import any_text, field, task_messages
 
 KINDS: tuple[Kind, ...] = ("verification", "bridge", "fanout")
+CITING = ("bridge", "fanout")  # kinds whose replies choose what they cite
 NAMES = {"verification": "worlds_verification", "bridge": "worlds_bridge", "fanout": "worlds_fanout"}
 
 
@@ -90,15 +92,11 @@ def valid(value: Any, schema: dict[str, Any]) -> bool:
 
 def citation(kind: str, name: str, number: int) -> Any:
     """Return the evidence item of one id, in the form of the kind."""
-    if kind == "verification":
-        return {"doc": name, "sentences": [number]}
     return name if kind == "fanout" else {"title": name, "sentence": number}
 
 
 def replies(kind: str, evidence: list[Any]) -> list[dict[str, Any]]:
     """Return the smallest replies of a kind that cite `evidence`."""
-    if kind == "verification":
-        return [{"reports_say": said, "label": label, "evidence": evidence} for label, said in VERDICTS.items()]
     return [{"evidence": evidence, "answer": "red"}]
 
 
@@ -202,22 +200,27 @@ def test_gold_cannot_change_a_prompt(kind: str) -> None:
     assert not set(Gold.__struct_fields__) & set(Task.__struct_fields__)
 
 
-def test_labels_are_offered_alike_to_every_claim() -> None:
+def admitted(schema: dict[str, Any]) -> list[tuple[str, str, Any]]:
+    """Return every (report, label, evidence) that a verification schema admits."""
+    options = [option["properties"] for option in schema["anyOf"]]
+    return [tuple(option[name]["const"] for name in ("report", "label", "evidence")) for option in options]
+
+
+def test_labels_are_offered_alike_for_every_report() -> None:
+    """No report is tied to a label, whatever it says; without a report nothing is known."""
     packets = world_packets("verification")
-    options = {
-        tuple(
-            option["properties"]["label"]["const"]
-            for option in schema_of(receiver_prompt(one, packets[one.id]))["anyOf"]
-        )
-        for one in worlds("verification").tasks
-    }
-    assert options == {LABELS}
+    for one in worlds("verification").tasks:
+        offered: dict[str, list[str]] = {}
+        for report, label, _ in admitted(schema_of(receiver_prompt(one, packets[one.id]))):
+            offered.setdefault(report, []).append(label)
+        assert offered.pop("none") == ["NOT_ENOUGH_INFO"]
+        assert offered and all(tuple(labels) == LABELS for labels in offered.values())
 
 
 # ------------------------------------------------------------------------------------------------------------------------ schema
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", CITING)
 @settings(max_examples=40)
 @given(data=st.data())
 def test_a_reply_may_cite_the_shown_ids_and_no_other(kind: str, data: st.DataObject) -> None:
@@ -234,7 +237,7 @@ def test_a_reply_may_cite_the_shown_ids_and_no_other(kind: str, data: st.DataObj
     assert all(valid(reply, schema) for reply in replies(kind, []))
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", CITING)
 @given(messages=task_messages(), data=st.data())
 def test_hostile_packets_keep_the_schema_sound(kind: str, messages: list[Message], data: st.DataObject) -> None:
     packets = packetize_task(messages, data.draw(st.sampled_from(METHODS)))
@@ -246,7 +249,7 @@ def test_hostile_packets_keep_the_schema_sound(kind: str, messages: list[Message
     assert not any(valid(reply, schema) for reply in replies(kind, [citation(kind, stranger, 0)]))
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", CITING)
 def test_nothing_can_be_cited_when_nothing_is_shown(kind: str) -> None:
     unmarked = [] if kind == "fanout" else [packet("Alda", "claim", "The Alda is red, says the page.")]
     for packets in ([], unmarked):
@@ -280,27 +283,76 @@ def test_a_number_too_long_to_be_a_sentence_is_no_mark() -> None:
     assert shown_evidence([packet("Alda", "claim", f"[S{'9' * 5000}] and [S3] tell.")]) == {"Alda": [3]}
 
 
-def test_sentences_of_one_document_are_cited_together() -> None:
-    schema = receiver_schema("verification", [packet("Alda", "evidence", "[S0] [S1] [S2] [S3] all of it")])
-    cited = {"reports_say": "yes", "label": "SUPPORT", "evidence": [{"doc": "Alda", "sentences": [0, 2, 3]}]}
-    assert valid(cited, schema)
-    assert not valid({**cited, "evidence": [{"doc": "Alda", "sentences": []}]}, schema)
-    assert not valid({**cited, "evidence": [{"doc": "Alda", "sentences": [0, 1, 2, 3]}]}, schema)
+# ------------------------------------------------------------------------------------------------------------- verification
 
 
-@pytest.mark.parametrize("said", VERDICTS.values())
-def test_what_the_reports_say_settles_the_label(said: str) -> None:
-    schema = receiver_schema("verification", [])
-    admitted = [label for label in LABELS if valid({"reports_say": said, "label": label, "evidence": []}, schema)]
-    assert [VERDICTS[label] for label in admitted] == [said]
+def test_a_verdict_copies_a_shown_report_and_cites_what_it_shows() -> None:
+    packets = [
+        packet("Alda", "evidence", "[S4] The Alda is red. Uncertainty: none stated Request: How old?", 0),
+        packet("Boro", "claim", "The Boro is old.", 1),
+        packet("Boro", "uncertainty", "Its colour is open.", 2),
+        packet("Cyra", "request", "Who painted it?", 3),
+    ]
+    assert reports(packets) == {"The Alda is red.": ("Alda", [4]), "The Boro is old.": ("Boro", [])}
+    cited = [{"doc": "Alda", "sentences": [4]}]
+    schema = receiver_schema("verification", packets)
+    assert admitted(schema) == [
+        ("none", "NOT_ENOUGH_INFO", []),
+        ("The Alda is red.", "SUPPORT", cited),
+        ("The Alda is red.", "CONTRADICT", cited),
+        ("The Alda is red.", "NOT_ENOUGH_INFO", []),
+        ("The Boro is old.", "SUPPORT", []),
+        ("The Boro is old.", "CONTRADICT", []),
+        ("The Boro is old.", "NOT_ENOUGH_INFO", []),
+    ]
+    assert not valid({"report": "Its colour is open.", "label": "SUPPORT", "evidence": []}, schema)
+    assert not valid({"report": "The Alda is red.", "label": "SUPPORT", "evidence": []}, schema)
+
+
+def test_a_whole_message_is_copied_field_by_field() -> None:
+    text = "Claim: The Alda is red.\nEvidence: [S4] Painters made the Alda red.\nUncertainty: Its age.\nRequest: none"
+    found = reports([packet("Alda", "message", text)])
+    assert found == {"The Alda is red.": ("Alda", []), "Painters made the Alda red.": ("Alda", [4])}
+
+
+def test_of_equal_reports_the_first_that_shows_a_sentence_counts() -> None:
+    packets = [
+        packet("Alda", "claim", "It is red.", 0),
+        packet("Boro", "evidence", "[S2] It is red.", 1),
+        packet("Cyra", "evidence", "[S5] It is red.", 2),
+    ]
+    assert reports(packets) == {"It is red.": ("Boro", [2])}
+
+
+def test_a_report_is_as_long_as_a_quote_and_names_three_sentences_at_most() -> None:
+    long = " ".join(f"w{i}" for i in range(30))
+    found = reports([packet("Alda", "evidence", f"[S7] [S1] {long} [S3] [S0]")])
+    assert found == {" ".join(long.split()[:QUOTE_WORDS]): ("Alda", [0, 1, 3])}
+
+
+@given(messages=task_messages(), method=st.sampled_from(METHODS))
+def test_hostile_packets_keep_a_verdict_sound(messages: list[Message], method: Method) -> None:
+    packets = packetize_task(messages, method)
+    schema, shown = receiver_schema("verification", packets), shown_evidence(packets)
+    for report, label, evidence in admitted(schema):
+        assert valid({"report": report, "label": label, "evidence": evidence}, schema)
+        assert all(set(item["sentences"]) <= set(shown[item["doc"]]) for item in evidence)
+        assert label != "NOT_ENOUGH_INFO" or not evidence
+    assert admitted(schema)[0] == ("none", "NOT_ENOUGH_INFO", [])
+
+
+def test_without_a_report_nothing_is_known() -> None:
+    only = [("none", "NOT_ENOUGH_INFO", [])]
+    assert admitted(receiver_schema("verification", [])) == only
+    assert admitted(receiver_schema("verification", [packet("Alda", "evidence", "none")])) == only
 
 
 def test_openings_are_how_a_verdict_begins_and_offsets_name_the_same_words() -> None:
-    for label, opening in zip(LABELS, verdict_openings(), strict=True):
-        reply = {"reports_say": VERDICTS[label], "label": label, "evidence": []}
+    for label, opening in zip(LABELS, verdict_openings('Say "red".'), strict=True):
+        reply = {"report": 'Say "red".', "label": label, "evidence": []}
         assert json.dumps(reply, separators=(",", ":")).startswith(opening)
     offsets = {"SUPPORT": 1.0, "CONTRADICT": -2.0, "NOT_ENOUGH_INFO": 0.0}
-    assert receiver_prompt(task(), [], offsets).bias == (("yes", 1.0), ("no", -2.0), ("not told", 0.0))
+    assert receiver_prompt(task(), [], offsets).bias == tuple(offsets.items())
     assert receiver_prompt(task(), []).bias == receiver_prompt(task("bridge"), [], offsets).bias == ()
 
 
@@ -367,7 +419,7 @@ def shot_packets(lines: tuple[str, ...]) -> list[Packet]:
 
 @pytest.mark.parametrize(("kind", "shot"), RECEIVER_SHOTS_OF)
 def test_a_worked_reply_obeys_the_schema_of_its_own_lines(kind: Kind, shot: Any) -> None:
-    """So what it cites is among the ids its lines show, and its verdict and label belong together."""
+    """So what it cites is among the ids its lines show, and what it copies is one of them."""
     lines, query, reply = shot
     packets = shot_packets(lines)
     assert tuple(packet_line(item) for item in packets) == lines
@@ -382,7 +434,7 @@ def test_a_worked_reply_obeys_the_schema_of_its_own_lines(kind: Kind, shot: Any)
 def test_verdicts_of_the_examples_cite_where_and_only_where_they_judge() -> None:
     seen = set()
     for _, _, reply in RECEIVER_SHOTS["verification"]:
-        assert reply["reports_say"] == VERDICTS[reply["label"]]
+        assert (reply["report"] == "none") == (reply["label"] == "NOT_ENOUGH_INFO")
         assert bool(reply["evidence"]) == (reply["label"] != "NOT_ENOUGH_INFO")
         seen.add(reply["label"])
     assert seen == set(LABELS)
