@@ -64,7 +64,7 @@ class Traffic(msgspec.Struct, frozen=True):
 
 def load_workloads(
     names: Sequence[str],
-    limit: int,
+    limit: int | Mapping[str, int],
     *,
     seed: float = 0,
     readers: Mapping[str, int] | None = None,
@@ -77,7 +77,7 @@ def load_workloads(
     Parameters
     ----------
     names : names of `lib.tasks.load_workload`, each once
-    limit : at most this many tasks each
+    limit : at most this many tasks each, or by name
     seed : a whole number; draws the tasks and shuffles the slots
     readers, distractors : by name of a generated workload (`worlds_...`); the rest keep their own counts
     redundancy, noise : probabilities, for generated workloads alone
@@ -85,7 +85,8 @@ def load_workloads(
     Raises
     ------
     WorkloadError
-        If there is no name or one repeats, two workloads share a task id, or a knob is named for a workload that has none.
+        If there is no name or one repeats, a name has no limit, two workloads share a task id, or a knob is named for a workload that
+        has none.
     """
     if not names:
         raise WorkloadError(f"workloads: none is named; choose from {', '.join(WORKLOADS)}")
@@ -93,6 +94,12 @@ def load_workloads(
         raise WorkloadError(f"workloads: a name occurs twice in {list(names)}; a study holds each workload once")
     if int(seed) != seed:
         raise WorkloadError(f"seed: {seed} is not a whole number")
+    limits = dict(limit) if isinstance(limit, Mapping) else dict.fromkeys(names, limit)
+    unlimited = [name for name in names if name not in limits]
+    if unlimited:
+        raise WorkloadError(
+            f"tasks: no number for {unlimited[0]!r}; there are numbers for {', '.join(limits) or 'none'}"
+        )
     counts = {"readers": dict(readers or {}), "distractors": dict(distractors or {})}
     for knob, by_name in counts.items():
         for name in by_name:
@@ -105,9 +112,9 @@ def load_workloads(
         knobs: dict[str, float] = {}
         if name.startswith(WORLDS):
             # Generated tasks never run out; without a count of their own they would stop at the family's usual one.
-            knobs = {"n": limit, "redundancy": redundancy, "noise": noise}
+            knobs = {"n": limits[name], "redundancy": redundancy, "noise": noise}
             knobs |= {knob: by_name[name] for knob, by_name in counts.items() if name in by_name}
-        loaded[name] = load_workload(name, limit=limit, seed=int(seed), **knobs)
+        loaded[name] = load_workload(name, limit=limits[name], seed=int(seed), **knobs)
         # Replies, effects and schedules are looked up by task id alone, across workloads.
         for task in loaded[name].tasks:
             if owner.setdefault(task.id, name) != name:

@@ -54,6 +54,16 @@ def test_knobs_of_other_workloads_and_doubled_names_are_refused() -> None:
         load_workloads(["worlds_bridge", "worlds_bridge"], 4)
 
 
+def test_a_limit_may_be_given_by_name() -> None:
+    loaded = load_workloads(["worlds_bridge", "worlds_fanout"], {"worlds_fanout": 2, "worlds_bridge": 3, "scifact": 9})
+    assert {name: len(workload.tasks) for name, workload in loaded.items()} == {"worlds_bridge": 3, "worlds_fanout": 2}
+    assert loaded["worlds_bridge"] == load_workloads(["worlds_bridge"], 3)["worlds_bridge"]
+    with pytest.raises(
+        WorkloadError, match="tasks: no number for 'worlds_fanout'; there are numbers for worlds_bridge"
+    ):
+        load_workloads(["worlds_bridge", "worlds_fanout"], {"worlds_bridge": 3})
+
+
 def test_workloads_that_share_a_task_id_are_refused(workloads, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "load_workload", lambda name, **_: workloads["worlds_bridge"])
     with pytest.raises(WorkloadError, match="is in 'a' and 'b'; study them apart"):
