@@ -1,10 +1,12 @@
 # The laboratory's commands. `make` alone lists them. Each target that needs the environment makes or mends .venv first.
 #   PROFILE=smoke|laptop|paper   which parameters (default laptop)
 #   ARGS="..."                   further arguments for `python -m lib run` (or bench), such as ARGS="--only 11_replay_packet_effects"
+#   FILE=name                    for sweep: a file, or the name of one in params/sweeps (default caps_seeds_models); ARGS="--workers 4"
 #   PY=python                    use this Python (a conda environment, say) instead of .venv
 
 PROFILE ?= laptop
 ARGS ?=
+FILE ?= caps_seeds_models
 BOOT := $(shell command -v python3 || command -v python3.13 || command -v python3.12 || command -v python3.11 || command -v python)
 
 ifdef PY
@@ -16,7 +18,7 @@ endif
 RUN := $(PY) -m lib
 
 .DEFAULT_GOAL := help
-.PHONY: help environment run test lab data doctor report bench lint format clean
+.PHONY: help environment run sweep test lab data doctor report bench lint format clean
 
 help: ## List the commands
 	@printf 'Agent Communication Lab. PROFILE=%s\n\n' '$(PROFILE)'
@@ -28,6 +30,9 @@ environment:
 
 run: $(ENVIRONMENT) ## Run every notebook with PROFILE, then write the report (finished ones are kept)
 	@$(RUN) run --profile $(PROFILE) $(ARGS); code=$$?; $(RUN) report || code=1; exit $$code
+
+sweep: $(ENVIRONMENT) ## Run one notebook under many parameters: FILE=params/sweeps/NAME.yaml, ARGS="--workers 4"
+	@$(RUN) sweep $(FILE) $(ARGS)
 
 test: $(ENVIRONMENT) ## Lint, types, import floors, tests, and every notebook with the smoke profile
 	$(PY) -m ruff check .

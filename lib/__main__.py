@@ -1,4 +1,4 @@
-"""The laboratory's commands: `python -m lib run | freeze | report | data | params | runs | bench | doctor`.
+"""The laboratory's commands: `python -m lib run | plan | sweep | freeze | report | data | params | runs | bench | check-endpoint | doctor`.
 
 Exit codes: 0 when all went well, 1 when a run, a page or a download failed, 2 when the command was not understood, 130 after
 Ctrl-C. Modules are imported when a command needs them, so that `--help` answers at once.
@@ -68,6 +68,33 @@ def _parser() -> argparse.ArgumentParser:
     )
     run.set_defaults(command=_run)
 
+    plan = commands.add_parser("plan", help="say what runs would ask and cost, before they run")
+    plan.add_argument("what", metavar="PROFILE|SWEEP.yaml", help="folder of params/, or a sweep file")
+    plan.add_argument("--only", nargs="+", action="extend", metavar="NB", help="numbers, names or starts of names")
+    plan.add_argument(
+        "-p", nargs="+", action="append", default=[], metavar="NAME=VALUE", dest="overrides", help="set a parameter"
+    )
+    probe = plan.add_mutually_exclusive_group()
+    probe.add_argument(
+        "--receiver-probe", action="store_const", const=True, dest="probe", help="measure the receivers' speed anew"
+    )
+    probe.add_argument(
+        "--no-probe",
+        action="store_const",
+        const=False,
+        dest="probe",
+        help="load no model; speeds known before are used",
+    )
+    plan.set_defaults(command=_plan)
+
+    sweep = commands.add_parser("sweep", help="run one notebook under many parameters, on several workers")
+    sweep.add_argument("file", metavar="FILE", help="sweep file, or the name of one in params/sweeps")
+    sweep.add_argument("--workers", type=_at_least(1), metavar="N", help="runs at a time (default: 2 on this machine)")
+    sweep.add_argument("--scheduler", metavar="ADDRESS", help="use this dask cluster, such as tcp://10.0.0.1:8786")
+    sweep.add_argument("--retries", type=_at_least(0), metavar="N", help="further tries of a failed run (default: 1)")
+    sweep.add_argument("--dry-run", action="store_true", help="list the runs and which are finished; start nothing")
+    sweep.set_defaults(command=_sweep)
+
     freeze = commands.add_parser("freeze", help="run notebooks live and keep their replies in data/frozen/; hours")
     freeze.add_argument(
         "--profile", default="laptop", help="folder of params/ to take parameters from (default: laptop)"
@@ -124,10 +151,24 @@ def _parser() -> argparse.ArgumentParser:
     )
     bench.set_defaults(command=_bench)
 
+    check = commands.add_parser("check-endpoint", help="say what a model server has; compare it with a local model")
+    check.add_argument("url", help="its address, such as http://127.0.0.1:8000/v1, or a receiver's name, endpoint:...")
+    check.add_argument("--model", default="", help="the model as the server calls it (default: its only one)")
+    check.add_argument("--against", metavar="NAME", help="the same weights here: short name, folder or GGUF file")
+    check.add_argument("--dtype", default="float32", help="of the weights here (default: float32)")
+    check.add_argument("--prompts", type=_at_least(1), default=50, metavar="N", help="questions asked (default: 50)")
+    check.add_argument("--max-tokens", type=_at_least(1), default=32, metavar="N", help="of a reply (default: 32)")
+    check.add_argument("--csv", metavar="FILE", help="the table (default: endpoint_check.csv among the runs)")
+    check.set_defaults(command=_check_endpoint)
+
     doctor = commands.add_parser("doctor", help="say what this machine has and what is missing")
+    doctor.add_argument("--quick", action="store_true", help="no hashing, no kernel, no reading of the whole store")
+    doctor.add_argument(
+        "--receiver", nargs="+", action="extend", default=[], metavar="NAME", help="who is to answer; a server is asked"
+    )
     doctor.set_defaults(command=_doctor)
 
-    for command in (run, freeze, report, runs, bench, doctor):
+    for command in (run, plan, sweep, freeze, report, runs, bench, check, doctor):
         command.add_argument("--outputs", metavar="DIR", help="folder of the runs (default: outputs/)")
     return parser
 
@@ -160,6 +201,67 @@ def _run(options: argparse.Namespace) -> int:
     for result in results:
         if result.status == "failed" and result.error:
             _say(f"failed: {result.plan.notebook.stem}: {result.error['name']}: {result.error['value']}")
+    return FAILED if count["failed"] else 0
+
+
+def _plan(options: argparse.Namespace) -> int:
+    from lib.runs.layout import checkout, find_notebooks, select
+    from lib.runs.notebook import plan_runs
+    from lib.runs.params import ParameterError, split_overrides
+    from lib.runs.plan import foresee
+    from lib.runs.plan_page import plan_lines
+    from lib.runs.probe import rates_of
+    from lib.runs.sweep import find_sweep, read_sweep
+
+    layout = checkout(options.outputs)
+    labels: dict[str, str] = {}
+    if options.what.endswith(".yaml"):
+        if options.only or options.overrides:
+            raise ParameterError("plan: a sweep file names its notebook and parameters; drop --only and -p")
+        sweep = read_sweep(find_sweep(layout, options.what), layout)
+        plans, labels = list(sweep.plans), sweep.labels
+    else:
+        overrides = split_overrides(_pairs(options.overrides))
+        chosen = select(find_notebooks(layout), options.only or [])
+        plans = plan_runs(layout, chosen, options.what, overrides, say=_say)
+    found = foresee(layout, plans, say=_say)
+    opened = {who.fingerprint: who for one in found for who in one.opened.values()}
+    for line in ["", *plan_lines(found, rates_of(opened, options.probe, _say), labels)]:
+        _say(line)
+    return FAILED if any(one.state == "failed" for one in found) else 0
+
+
+def _sweep(options: argparse.Namespace) -> int:
+    from lib.runs.layout import checkout
+    from lib.runs.notebook import is_finished
+    from lib.runs.sweep import find_sweep, read_sweep
+
+    layout = checkout(options.outputs)
+    sweep = read_sweep(find_sweep(layout, options.file), layout)
+    if sweep.duplicates:
+        _say(f"{sweep.name}: {sweep.duplicates} combinations ask for the same as an earlier one; each is run once")
+    if options.dry_run:
+        done = [is_finished(layout.outputs, plan) for plan in sweep.plans]
+        for plan, finished in zip(sweep.plans, done, strict=True):
+            _say(f"{'finished' if finished else 'to run':<9} {plan.run_id}  {sweep.labels[plan.run_id]}")
+        _say(f"{len(done)} runs, {sum(done)} finished before; nothing was started")
+        return 0
+    from lib.runs.sweep_cluster import run_sweep
+    from lib.runs.sweep_table import TABLE
+
+    outcomes = run_sweep(
+        layout,
+        sweep,
+        workers=options.workers,
+        scheduler=options.scheduler,
+        retries=options.retries,
+        say=_say,
+        show=_show if sys.stdout.isatty() else None,
+    )
+    count = {status: sum(one.status == status for one in outcomes.values()) for status in ("skipped", "failed")}
+    made = len(outcomes) - sum(count.values())
+    _say(f"{made} run, {count['skipped']} finished before, {count['failed']} failed")
+    _say(f"table: {layout.outputs / 'sweeps' / sweep.name / TABLE}")
     return FAILED if count["failed"] else 0
 
 
@@ -285,12 +387,38 @@ def _bench(options: argparse.Namespace) -> int:
     return bench(folder, options.model, options.dtype, options.device, plan, _say)
 
 
+def _check_endpoint(options: argparse.Namespace) -> int:
+    from pathlib import Path
+
+    from lib.models.endpoint_settings import PREFIX, EndpointError
+    from lib.runs.check_endpoint import check_endpoint
+    from lib.runs.layout import checkout
+
+    named = options.url.startswith(PREFIX)
+    if named and options.model:
+        return _complain("--model: the receiver's name holds the model already, behind its first '#'", USAGE)
+    endpoint = options.url if named else f"{PREFIX}{options.url}#{options.model}"
+    target = Path(options.csv) if options.csv else checkout(options.outputs).outputs / "endpoint_check.csv"
+    try:
+        return check_endpoint(
+            endpoint,
+            options.against,
+            target,
+            _say,
+            prompts=options.prompts,
+            max_tokens=options.max_tokens,
+            dtype=options.dtype,
+        )
+    except EndpointError as error:
+        return _complain(str(error), FAILED)
+
+
 def _doctor(options: argparse.Namespace) -> int:
     from lib.runs.doctor import examine
     from lib.runs.layout import checkout
 
     missing = 0
-    for finding in examine(checkout(options.outputs)):
+    for finding in examine(checkout(options.outputs), quick=options.quick, receivers=options.receiver):
         _say(str(finding))
         missing += finding.state == "missing"
     things = "1 thing is" if missing == 1 else f"{missing} things are"

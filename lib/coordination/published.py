@@ -15,6 +15,7 @@ from pathlib import Path
 import pandas as pd
 
 from lib.tasks.published import published_rows
+from lib.tasks.step_families import base_family
 
 FOLDER = Path(__file__).resolve().parents[2] / "data" / "published" / "coordination"
 BENCHMARKS = {
@@ -38,7 +39,7 @@ def published(name: str, families: Iterable[str]) -> pd.DataFrame:
     Parameters
     ----------
     name : ``anchors``, ``arms``, ``selector`` or ``text``; see ``data/published/coordination/``
-    families : names of `lib.tasks.steps.FAMILIES`
+    families : names of `lib.tasks.steps.FAMILIES`, or labels of `lib.tasks.step_families`
 
     Returns
     -------
@@ -53,10 +54,15 @@ def published(name: str, families: Iterable[str]) -> pd.DataFrame:
 
 
 def benchmark_of(family: str) -> str:
-    """Return the benchmark of the paper that a family stands beside."""
-    if family not in BENCHMARKS:
+    """Return the benchmark of the paper that a family stands beside, whatever the knobs of its label.
+
+    >>> benchmark_of("shared_episodes:fresh=0.9")
+    'LongCLI'
+    """
+    name = base_family(family)
+    if name not in BENCHMARKS:
         raise ValueError(f"family {family!r} has no counterpart in the paper; known: {', '.join(BENCHMARKS)}")
-    return BENCHMARKS[family]
+    return BENCHMARKS[name]
 
 
 def difference_note(family: str, receiver: str, counts: str) -> str:
@@ -71,5 +77,5 @@ def difference_note(family: str, receiver: str, counts: str) -> str:
     'stands in for RepoBench; steps as defined here; model qwen-coder-0.5b; 40 steps'
     """
     benchmark = benchmark_of(family)
-    data = f"the same data set, {benchmark}" if family in SAME_DATA else f"stands in for {benchmark}"
+    data = f"the same data set, {benchmark}" if base_family(family) in SAME_DATA else f"stands in for {benchmark}"
     return f"{data}; steps as defined here; model {receiver}; {counts}"

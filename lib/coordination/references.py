@@ -43,8 +43,9 @@ from lib.seeds import generator
 FRACTIONS = (0.05, 0.1, 0.2, 0.4)
 SPLITS = 20
 DRAWS = 200
-_CHANCE = "random, same mix"
+CHANCE = "random, same mix"
 _NO_GATE = "selector, no gate"
+_PROBING = ("selector", *(f"drop {term}" for term in TERMS if term != "gain"))  # behind the gate
 _POLICY = ["policy", "accuracy", "tokens", "utility", "utility_sd", "decision_tokens", "decision_utility"]
 
 
@@ -80,18 +81,32 @@ def references(
         If an instance was calibrated on; as `judge`; if a step and action has no overhead.
     """
     judged = judge(with_table(_unseen(signals, calibration), calibration.table), outcomes)
-    extra = _overhead(judged, overhead)
-    free = extra if overhead is None else np.zeros_like(extra)
     chosen = policies(judged, calibration, gate)
-    closed = _gated(judged, calibration, gate)
-    behind_gate = np.where(closed[:, None], free, extra)
-    probing = {"selector", *(f"drop {term}" for term in TERMS if term != "gain")}
-    paid = dict.fromkeys(probing, behind_gate) | {_NO_GATE: extra}
-    rows = [_row(name, judged, one, paid.get(name, free)) for name, one in chosen.items()]
+    extra = charges(judged, calibration, list(chosen), overhead=overhead, gate=gate)
+    rows = [_row(name, judged, one, extra[name]) for name, one in chosen.items()]
     rows.insert(1, _chance(judged, chosen["selector"], overhead is not None, draws, seed))
     frame = pd.DataFrame(rows)
     frame = frame.assign(oracle_only=frame["policy"] == "oracle", on_frontier=_frontier(frame))
     return frame.assign(steps=len(judged.hit), dropped=judged.dropped)
+
+
+def charges(
+    judged: Judged,
+    calibration: Calibration,
+    names: Sequence[str],
+    *,
+    overhead: Mapping[tuple[str, Action], float] | None = None,
+    gate: float | None = GATE,
+) -> dict[str, np.ndarray]:
+    """Return what choosing costs each policy at every step and action, (n_steps, 5) tokens; nan without `overhead`.
+
+    A policy that probes pays at every step that the gate leaves open, or at all of them if it has no gate; any other pays nothing.
+    """
+    extra = _overhead(judged, overhead)
+    free = extra if overhead is None else np.zeros_like(extra)
+    closed = _gated(judged, calibration, gate)
+    paid = {name: np.where(closed[:, None], free, extra) for name in _PROBING} | {_NO_GATE: extra}
+    return {name: paid.get(name, free) for name in names}
 
 
 def policies(judged: Judged, calibration: Calibration, gate: float | None = GATE) -> dict[str, np.ndarray]:
@@ -218,7 +233,7 @@ def _chance(judged: Judged, selected: np.ndarray, charged: bool, draws: int, see
     every = (judged.hit, judged.tokens, judged.utility)
     drawn = np.array([[values[at, one].mean() for values in every] for one in mixed])  # (draws, 3)
     spread = float(drawn[:, 2].std(ddof=1)) if draws > 1 else None
-    figures = _figures(_CHANCE, drawn.mean(0).tolist(), spread, 0.0 if charged else float("nan"))
+    figures = _figures(CHANCE, drawn.mean(0).tolist(), spread, 0.0 if charged else float("nan"))
     return figures | _shares(pd.Series([ACTIONS[place] for place in selected]))
 
 

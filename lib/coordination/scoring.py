@@ -32,7 +32,7 @@ import pandas as pd
 
 from lib.coordination.exchange import Record, records_frame
 from lib.coordination.parse import snap_name
-from lib.tasks.steps import Step, StepGold
+from lib.tasks.steps import Step, StepGold, StepSet
 
 _HITS = ("hit_artifact", "hit_action", "hit_joint")
 _SCORERS = ("strict", "snapped")
@@ -95,6 +95,28 @@ def score_records(
     scorer = _SCORERS[snap]
     chosen = added[[f"{hit}_{scorer}" for hit in _HITS]].set_axis(list(_HITS), axis=1)
     return pd.concat([records_frame(records), chosen, added], axis=1).assign(scorer=scorer)
+
+
+def score_families(records: Sequence[Record], families: Mapping[str, StepSet], *, snap: bool) -> pd.DataFrame:
+    """Score records of several families, whose step ids may be the same; as `score_records`, in the order of the records.
+
+    Raises
+    ------
+    ValueError
+        If a record is of none of the families, or a step of it is missing.
+    """
+    lost = [record.benchmark for record in records if record.benchmark not in families]
+    if lost:
+        raise ValueError(f"family {lost[0]!r}: it has records but was not loaded; there are {', '.join(families)}")
+    if not records:
+        return score_records((), {}, (), snap=snap)
+    benchmarks = pd.Series([record.benchmark for record in records])
+    parts = []
+    for name, places in benchmarks.groupby(benchmarks, sort=False).groups.items():
+        own = families[str(name)]
+        scored = score_records([records[place] for place in places], own.gold, own.steps, snap=snap)
+        parts.append(scored.set_axis(places))
+    return pd.concat(parts).sort_index()
 
 
 def names_artifact(text: str, artifact: str) -> bool:

@@ -1,8 +1,8 @@
 """Figures of receivers beside each other: who answers best by which policy, with whose predictor, and where they disagree.
 
 Same rules as `lib.evaluation.figures`: a tidy frame in, a `Figure` out, one message each, labels from data shown
-literally. In every matrix a row is the receiver that a predictor was trained on, a column the receiver that answers,
-and the framed diagonal is a receiver with its own. Blue is above zero and orange below, as in every figure of signs.
+literally. In every matrix a row is the receiver that a predictor was trained on (or who wrote a message), a column the receiver
+that answers, and the framed diagonal is a receiver with its own. Blue is above zero and orange below, as in every figure of signs.
 
 Not covered: how the numbers come about; the frames are described by their columns alone.
 """
@@ -44,27 +44,30 @@ def receiver_map(
     label: str = "",
     limits: tuple[float, float] | None = None,
     panel: str = "workload",
+    sides: tuple[str, str] = ("trained_on", "answered_by"),
+    axes_named: tuple[str, str] = ("Predictor trained on", "Answered by"),
 ) -> Figure:
-    """Draw one matrix a panel: rows by whose predictor, columns by who answers.
+    """Draw one matrix a panel: rows by whose predictor, columns by who answers, or two other sides of the same models.
 
     Parameters
     ----------
-    cells : ``trained_on``, ``answered_by``, the `panel` column, `value`, and texts in `main` and `detail`
+    cells : the two `sides`, the `panel` column, `value`, and texts in `main` and `detail`
     value : what colours a cell; a missing value is hatched on white
     main, detail : columns of text written into a cell, the first in bold, line breaks kept
     label : of the colour bar, with unit
     limits : ends of the colour scale. From below zero it runs from orange to blue, else from white to blue. Without them it
         reaches equally far to both sides of zero, 0.1 at least.
+    sides, axes_named : columns that hold row and column of a cell, and what the axes are called
 
     Raises
     ------
     ValueError
         If a cell occurs twice in a panel.
     """
-    need_columns(cells, [panel, "trained_on", "answered_by", value, main, *([detail] if detail else [])])
-    if cells.duplicated([panel, "trained_on", "answered_by"]).any():
+    need_columns(cells, [panel, *sides, value, main, *([detail] if detail else [])])
+    if cells.duplicated([panel, *sides]).any():
         raise ValueError("a cell occurs twice; give each pair of receivers once a panel")
-    names = list(dict.fromkeys([*cells["trained_on"], *cells["answered_by"]]))
+    names = list(dict.fromkeys([*cells[sides[0]], *cells[sides[1]]]))
     panels = list(dict.fromkeys(cells[panel]))
     norm, colours = _scale(cells[value], limits)
     side = max(1.0, len(names))
@@ -72,7 +75,7 @@ def receiver_map(
         figure, axes = panel_row(len(panels), width=1.25 * side + 0.3, margin=2.2, height=0.85 * side + 1.5)
         for axis, name in zip(axes, panels, strict=False):
             rows = cells[cells[panel] == name]
-            found = {(row["trained_on"], row["answered_by"]): row for row in rows.to_dict("records")}
+            found = {(row[sides[0]], row[sides[1]]): row for row in rows.to_dict("records")}
             grid = np.full((max(1, len(names)), max(1, len(names))), np.nan)
             for (i, source), (j, target) in itertools.product(enumerate(names), repeat=2):
                 row = found.get((source, target))
@@ -82,8 +85,8 @@ def receiver_map(
             _ground(axis, grid, norm, colours)
             _ticks(axis, names, names, rows_named=axis is axes[0])
             axis.set_title(plain_text(name))
-            axis.set_xlabel("Answered by")
-        axes[0].set_ylabel("Predictor trained on")
+            axis.set_xlabel(axes_named[1])
+        axes[0].set_ylabel(axes_named[0])
         bar = figure.colorbar(plt.cm.ScalarMappable(norm, colours), ax=axes, shrink=0.85, aspect=18, pad=0.02)
         bar.set_label(label)
         bar.outline.set_visible(False)

@@ -73,7 +73,7 @@ def team_utility(
     ----------
     profile : the questions that may be asked, with their gold
     run_code : grades code questions; without it they earn None
-    settings : passed to `lib.moc.team.run_teams`
+    settings : passed to `lib.moc.team.team_steps`
     """
 
     def utility(asked: Sequence[tuple[int, Dag]]) -> list[float | None]:

@@ -30,8 +30,9 @@ from lib.moc.accounting import tokens_table
 from lib.moc.adaptive_hops import HopRule, ProfileOutcome
 from lib.moc.grading import graded_runs
 from lib.moc.record import TeamRun
-from lib.moc.study import run_arms
+from lib.moc.study import arm_steps
 from lib.moc.team import DagFor
+from lib.moc.waves import Steps, in_step
 from lib.models.receiver import Receiver
 from lib.seeds import hash_order
 from lib.tasks.questions import QuestionSet, RunCode
@@ -73,12 +74,16 @@ def split_sets(sets: Sets, share: float, seed: int) -> tuple[dict[str, QuestionS
 def run_rules(
     receiver: Receiver, sets: Sets, dag_for: DagFor, rules: Sequence[HopRule], **settings: Any
 ) -> dict[HopRule, list[TeamRun]]:
-    """Answer every question under every rule, in the arm ``moc``; `settings` are those of `lib.moc.study.run_arms` but ``k``."""
-    made = {}
+    """Answer every question under every rule, in the arm ``moc``, all of them in step.
+
+    `settings` are those of `lib.moc.study.arm_steps` but ``k``.
+    """
+    steps: dict[HopRule, list[Steps]] = {}
     for rule in rules:
         adaptive: dict[str, Any] = {} if rule.limit is None else {"hops_of": rule.hops}
-        made[rule] = run_arms(receiver, sets, dag_for, ["moc"], k=rule.most, **adaptive, **settings)
-    return made
+        steps[rule] = arm_steps(receiver, sets, dag_for, "moc", k=rule.most, **adaptive, **settings)
+    runs = iter(in_step([one for own in steps.values() for one in own]))
+    return {rule: [run for _ in own for run in next(runs)] for rule, own in steps.items()}
 
 
 def outcomes_table(

@@ -35,7 +35,8 @@ import pandas as pd
 from lib.moc.dag import Dag
 from lib.moc.record import AgentMessage, TeamRun
 from lib.moc.slot import Tamper
-from lib.moc.team import DagFor, run_teams
+from lib.moc.team import DagFor, team_steps
+from lib.moc.waves import in_step
 from lib.models.receiver import Receiver
 from lib.seeds import generator
 from lib.tasks.numbers import number_text, read_number
@@ -130,7 +131,7 @@ def attacker_of(dag: Dag, attack: Attack, question_id: str) -> int:
 
 
 def tamper_of(attack: Attack, attackers: Mapping[str, int], wrong: Mapping[str, str]) -> Tamper:
-    """Return the tamper for `lib.moc.team.run_teams` that makes the attackers lie and leaves all others alone."""
+    """Return the tamper for `lib.moc.team.team_steps` that makes the attackers lie and leaves all others alone."""
 
     def tamper(question: Question, agent: int, text: str) -> str:
         if attackers[question.id] != agent:
@@ -151,14 +152,14 @@ def poison_teams(
     clean: Mapping[str, Sequence[TeamRun]] | None = None,
     **settings: Any,
 ) -> dict[str, Poisoned]:
-    """Run every arm with and without the attack, on the same graphs.
+    """Run every arm with and without the attack, on the same graphs, all of them in step.
 
     Parameters
     ----------
     dag_for : asked once a question; all arms get that graph
     wrong : from `wrong_answers`
     clean : arm -> runs without attack that exist already, of the same questions, graphs and settings
-    settings : passed to `lib.moc.team.run_teams`
+    settings : passed to `lib.moc.team.team_steps`
 
     Returns
     -------
@@ -188,12 +189,12 @@ def poison_teams(
             raise ValueError(
                 f"clean[{arm!r}]: made in another arm, for other questions, or on other graphs; leave it out"
             )
-    studies = {}
-    for arm in arms:
-        before = clean[arm] if arm in clean else run_teams(receiver, questions, on_dag, arm, **settings)
-        after = run_teams(receiver, questions, on_dag, arm, tamper=tamper, **settings)
-        studies[arm] = Poisoned(tuple(before), tuple(after), attackers, {name: wrong[name] for name in dags})
-    return studies
+    due = [(arm, None) for arm in arms if arm not in clean] + [(arm, tamper) for arm in arms]
+    steps = [team_steps(receiver, questions, on_dag, arm, tamper=lie, **settings) for arm, lie in due]
+    made = dict(zip(due, in_step(steps), strict=True))
+    before = {arm: clean[arm] if arm in clean else made[arm, None] for arm in arms}
+    shared = attackers, {name: wrong[name] for name in dags}
+    return {arm: Poisoned(tuple(before[arm]), tuple(made[arm, tamper]), *shared) for arm in arms}
 
 
 # ---------------------------------------------------------------------------------------------------------------- spread

@@ -4,7 +4,7 @@ Context
 -------
 In the paper's public code a coder agent runs the examples of the question's docstring on its predecessors' code, and what the
 programming expert of a mathematics team writes is executed, with the result added to its message. Both are callables here
-that `lib.moc.team.run_teams` is handed; without them nothing runs.
+that `lib.moc.team.team_steps` is handed; without them nothing runs.
 
 Intuition
 ---------

@@ -106,7 +106,7 @@ def ask_again(
     ----------
     receiver : one that does not read the first answers from a store, such as `lib.runs.context.Run.again` returns
     group : questions a call; 0 takes half of them, at least one
-    settings : those of the first run, for `lib.moc.team.run_teams`
+    settings : those of the first run, for `lib.moc.team.team_steps`
 
     Returns
     -------

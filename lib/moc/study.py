@@ -8,7 +8,8 @@ team asked for in two of them is asked the same words and its replies are found 
 Intuition
 ---------
 A comparison is fair where question, graph, cap of a reply and model are the same, and only what an agent hears differs. So a
-graph belongs to a question and a seed, never to an arm, and arms are run one after the other on all questions.
+graph belongs to a question and a seed, never to an arm. No arm hears of another one, so all arms and sets take their waves
+together (`lib.moc.waves`): a wave of all of them is one call where the caps of a reply are equal.
 
 How to read the result
 ----------------------
@@ -28,7 +29,8 @@ import numpy as np
 from lib.moc.dag import Dag, random_dag
 from lib.moc.distill import Distiller, Embed, ExtractiveDistiller, ReceiverDistiller
 from lib.moc.record import TeamRun
-from lib.moc.team import DagFor, run_teams
+from lib.moc.team import DagFor, team_steps
+from lib.moc.waves import Steps, in_step
 from lib.models.receiver import Receiver
 from lib.seeds import seed_of
 from lib.tasks.code_answer import check_answers, run_examples
@@ -151,7 +153,7 @@ class CodeRules:
     Attributes
     ----------
     settings : dict
-        For `lib.moc.team.run_teams`: the examples of a question are run on its agents' code, and code that passes them is sent on.
+        For `lib.moc.team.team_steps`: the examples of a question are run on its agents' code, and code that passes them is sent on.
     grader : callable or None
         For `lib.moc.grading.graded_runs`.
     """
@@ -167,29 +169,60 @@ class CodeRules:
 
 
 def run_arms(
+    receiver: Receiver, sets: Mapping[str, QuestionSet], dag_for: DagFor, arms: Sequence[str], **settings: Any
+) -> list[TeamRun]:
+    """Answer the questions of all sets in every arm, all of them in step; see `arm_steps` for `settings`.
+
+    Returns
+    -------
+    The runs, arm by arm; within an arm the questions in the order of the sets, those that ask for code last.
+    """
+    steps = [one for arm in arms for one in arm_steps(receiver, sets, dag_for, arm, **settings)]
+    return [run for runs in in_step(steps) for run in runs]
+
+
+def run_cells(
+    receiver: Receiver, sets: Mapping[str, QuestionSet], cells: Sequence[tuple[DagFor, int]], **settings: Any
+) -> list[TeamRun]:
+    """Answer the questions of all sets in the arm ``moc`` in every cell of a grid, all of them in step.
+
+    Parameters
+    ----------
+    cells : (graphs, K)
+    settings : of `arm_steps`, but ``k``
+
+    Returns
+    -------
+    The runs, cell by cell; within a cell as `run_arms` returns them.
+    """
+    steps = [one for dag_for, k in cells for one in arm_steps(receiver, sets, dag_for, "moc", k=k, **settings)]
+    return [run for runs in in_step(steps) for run in runs]
+
+
+def arm_steps(
     receiver: Receiver,
     sets: Mapping[str, QuestionSet],
     dag_for: DagFor,
-    arms: Sequence[str],
+    arm: str,
     *,
     max_tokens: int,
     code_max_tokens: int | None = None,
     code: CodeRules | None = None,
     **settings: Any,
-) -> list[TeamRun]:
-    """Answer the questions of all sets in every arm.
+) -> list[Steps]:
+    """Prepare to answer the questions of all sets in one arm; `lib.moc.waves.in_step` carries it out.
 
     Parameters
     ----------
-    arms : names of `lib.moc.arms.ARMS`
+    arm : of `lib.moc.arms.ARMS`
     max_tokens : cap of every reply to a question that does not ask for code
-    code_max_tokens : cap of every reply to one that does; default the same
+    code_max_tokens : cap of every reply to one that does; default the same. Equal caps share calls
     code : what may be done with code; default nothing
-    settings : passed to `lib.moc.team.run_teams`
+    settings : passed to `lib.moc.team.team_steps`
 
     Returns
     -------
-    The runs, arm by arm; within an arm the questions in the order of the sets, those that ask for code last.
+    A run of the questions that do not ask for code and one of those that do, where there are any.
     """
     plain = [question for question in questions_of(sets) if question.domain != "code"]
     coding = [question for question in questions_of(sets) if question.domain == "code"]
@@ -198,11 +231,9 @@ def run_arms(
         (coding, code_max_tokens or max_tokens, code.settings if code else {}),
     ]
     return [
-        run
-        for arm in arms
+        team_steps(receiver, questions, dag_for, arm, max_tokens=cap, **extra, **settings)
         for questions, cap, extra in groups
         if questions
-        for run in run_teams(receiver, questions, dag_for, arm, max_tokens=cap, **extra, **settings)
     ]
 
 

@@ -12,7 +12,8 @@ Intuition
 ---------
 Agents whose predecessors have all answered do not depend on each other. So a team runs in waves, and one wave of all
 questions is one call of the receiver and one round of merging: as many calls as the longest path has agents, and one for
-the decisions. The order of prompts in a call follows questions and sigma; it changes no prompt.
+the decisions. The order of prompts in a call follows questions and sigma; it changes no prompt. Runs that are independent,
+as two arms are, take their waves together where `team_steps` are handed to `lib.moc.waves.in_step`.
 
 How to read the result
 ----------------------
@@ -25,12 +26,12 @@ Not covered: several rounds, edges between rounds, calls that overlap within a w
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 import msgspec
 
 from lib.moc.arms import Arm, arm_of
-from lib.moc.calls import Outcome, ask
-from lib.moc.consolidate import Consolidation, consolidate_many
+from lib.moc.consolidate import Consolidation
 from lib.moc.dag import Dag
 from lib.moc.distill import Distiller, Embed, Item
 from lib.moc.flow import HopOrder, k_order_flow, message_budget
@@ -47,6 +48,7 @@ from lib.moc.prompts import (
 from lib.moc.record import AgentMessage, TeamRun
 from lib.moc.roles import DECISION, SINGLE, roles_of
 from lib.moc.slot import Slot, Tamper, passed_on, sized, spoken, tampered
+from lib.moc.waves import Merges, Replies, Steps, Waiting, in_step
 from lib.models.receiver import Prompt, Receiver
 from lib.tasks.questions import Question
 
@@ -56,6 +58,18 @@ HopsOf = Callable[[Dag, int, Mapping[int, int]], int]
 
 
 def run_teams(
+    receiver: Receiver, questions: Sequence[Question], dag_for: DagFor, arm: str | Arm, **settings: Any
+) -> list[TeamRun]:
+    """Answer every question with a team in one arm; parameters and errors are those of `team_steps`.
+
+    Returns
+    -------
+    One `TeamRun` a question, in order.
+    """
+    return in_step([team_steps(receiver, questions, dag_for, arm, **settings)])[0]
+
+
+def team_steps(
     receiver: Receiver,
     questions: Sequence[Question],
     dag_for: DagFor,
@@ -78,8 +92,8 @@ def run_teams(
     reuse_passing_code: bool = False,
     run_programs: RunPrograms | None = None,
     tamper: Tamper | None = None,
-) -> list[TeamRun]:
-    """Answer every question with a team in one arm.
+) -> Steps:
+    """Prepare to answer every question with a team in one arm; `lib.moc.waves.in_step` carries it out.
 
     Parameters
     ----------
@@ -103,7 +117,7 @@ def run_teams(
 
     Returns
     -------
-    One `TeamRun` a question, in order.
+    A generator that returns one `TeamRun` a question, in order.
 
     Raises
     ------
@@ -143,23 +157,7 @@ def run_teams(
         run_programs=run_programs,
         tamper=tamper,
     )
-    if arm.name == "single":
-        return _alone(rules, questions)
-    teams = [_Team(question, dag_for(question)) for question in questions]
-    for wave in range(1 + max((max(team.levels) for team in teams), default=-1)):
-        _run_wave(rules, teams, wave)
-    return [
-        TeamRun(
-            question_id=team.question.id,
-            arm=arm.name,
-            k=arm.k,
-            dag=team.dag,
-            messages=tuple(team.said[agent] for agent in range(team.dag.n)),
-            decision=decision,
-            consolidations=tuple(team.consolidations),
-        )
-        for team, decision in zip(teams, _decide(rules, teams), strict=True)
-    ]
+    return _alone(rules, questions) if arm.name == "single" else _together(rules, questions, dag_for)
 
 
 def wave_levels(dag: Dag) -> list[int]:
@@ -195,8 +193,8 @@ class _Rules(msgspec.Struct, frozen=True):
     run_programs: RunPrograms | None
     tamper: Tamper | None
 
-    def ask(self, prompts: Sequence[Prompt], max_tokens: int) -> list[Outcome]:
-        return ask(self.receiver, prompts, max_tokens=max_tokens, temperature=self.temperature, tries=self.tries)
+    def replies(self, prompts: Sequence[Prompt], max_tokens: int) -> Replies:
+        return Replies(self.receiver, prompts, max_tokens, self.temperature, self.tries)
 
 
 class _Team:
@@ -214,19 +212,39 @@ class _Team:
 # ---------------------------------------------------------------------------------------------------------------- waves
 
 
-def _run_wave(rules: _Rules, teams: Sequence[_Team], wave: int) -> None:
-    """Ask all agents of one wave, of all questions, in one call, and keep what they said."""
+def _together(rules: _Rules, questions: Sequence[Question], dag_for: DagFor) -> Steps:
+    """Answer every question with a team, wave by wave."""
+    teams = [_Team(question, dag_for(question)) for question in questions]
+    for wave in range(1 + max((max(team.levels) for team in teams), default=-1)):
+        yield from _wave(rules, teams, wave)
+    decisions = yield from _decide(rules, teams)
+    return [
+        TeamRun(
+            question_id=team.question.id,
+            arm=rules.arm.name,
+            k=rules.arm.k,
+            dag=team.dag,
+            messages=tuple(team.said[agent] for agent in range(team.dag.n)),
+            decision=decision,
+            consolidations=tuple(team.consolidations),
+        )
+        for team, decision in zip(teams, decisions, strict=True)
+    ]
+
+
+def _wave(rules: _Rules, teams: Sequence[_Team], wave: int) -> Waiting[None]:
+    """Ask all agents of one wave, of all questions, at once, and keep what they said."""
     ready = [(team, agent) for team in teams for agent in team.dag.order if team.levels[agent] == wave]
     slots = [_slot(rules, team, agent) for team, agent in ready]
     if rules.arm.consolidates:
-        _merge(rules, [team for team, _ in ready], slots)
+        yield from _merge(rules, [team for team, _ in ready], slots)
     prompts = []
     for (team, agent), slot in zip(ready, slots, strict=True):
         if slot.reused is None:
             slot.block = worker_block(slot.question, [Shown(item.ids, item.roles, item.text) for item in slot.items])
             role, programs = team.roles[agent], rules.run_programs is not None
             prompts.append(worker_prompt(slot.question, role, slot.block, cot=rules.cot, programs=programs))
-    outcomes = iter(rules.ask(prompts, rules.max_tokens))
+    outcomes = iter((yield rules.replies(prompts, rules.max_tokens)))
     messages = [passed_on(slot) if slot.reused else spoken(slot, next(outcomes)) for slot in slots]
     if rules.run_programs is not None:
         due = [writes_program(team.question, team.roles[agent]) for team, agent in ready]
@@ -264,7 +282,7 @@ def _slot(rules: _Rules, team: _Team, agent: int) -> Slot:
     return slot
 
 
-def _merge(rules: _Rules, teams: Sequence[_Team], slots: Sequence[Slot]) -> None:
+def _merge(rules: _Rules, teams: Sequence[_Team], slots: Sequence[Slot]) -> Waiting[None]:
     """Apply Phi to every agent that hears more than its budget, all of them in the same calls of the distiller."""
     assert rules.embed is not None and rules.distiller is not None, "checked before anything was asked"
     over = []
@@ -273,9 +291,9 @@ def _merge(rules: _Rules, teams: Sequence[_Team], slots: Sequence[Slot]) -> None
         budget = message_budget(len(slot.items), slot.reach, rules.gamma)
         if len(slot.items) > budget:
             over.append((team, slot, budget))
-    # Called with nothing to merge as well: it checks epsilon and kappa, in the first wave before anything is asked.
-    done = consolidate_many(
-        [(slot.items, budget) for _, slot, budget in over],
+    # Asked for with nothing to merge as well: that checks epsilon and kappa, in the first wave before anything is asked.
+    done = yield Merges(
+        jobs=[(slot.items, budget) for _, slot, budget in over],
         embed=rules.embed,
         distiller=rules.distiller,
         count_tokens=rules.receiver.count_tokens,
@@ -288,8 +306,8 @@ def _merge(rules: _Rules, teams: Sequence[_Team], slots: Sequence[Slot]) -> None
         slot.items = result.items
 
 
-def _decide(rules: _Rules, teams: Sequence[_Team]) -> list[AgentMessage]:
-    """Ask the decision agents of all questions in one call: raw outputs of all workers, in index order."""
+def _decide(rules: _Rules, teams: Sequence[_Team]) -> Waiting[list[AgentMessage]]:
+    """Ask the decision agents of all questions at once: raw outputs of all workers, in index order."""
     slots = []
     for team in teams:
         workers = [team.said[agent] for agent in range(team.dag.n)]
@@ -305,14 +323,14 @@ def _decide(rules: _Rules, teams: Sequence[_Team]) -> list[AgentMessage]:
         )
         slots.append(slot)
     prompts = [decision_prompt(slot.question, slot.block) for slot in slots]
-    outcomes = rules.ask(prompts, rules.decision_max_tokens)
+    outcomes = yield rules.replies(prompts, rules.decision_max_tokens)
     return sized(rules.receiver, slots, [spoken(*pair) for pair in zip(slots, outcomes, strict=True)])
 
 
-def _alone(rules: _Rules, questions: Sequence[Question]) -> list[TeamRun]:
+def _alone(rules: _Rules, questions: Sequence[Question]) -> Steps:
     """Answer every question with one call and no graph."""
     slots = [Slot(question, "decision", SINGLE) for question in questions]
     prompts = [single_prompt(question, cot=rules.cot) for question in questions]
-    outcomes = rules.ask(prompts, rules.decision_max_tokens)
+    outcomes = yield rules.replies(prompts, rules.decision_max_tokens)
     messages = sized(rules.receiver, slots, [spoken(*pair) for pair in zip(slots, outcomes, strict=True)])
     return [TeamRun(message.question_id, rules.arm.name, rules.arm.k, None, (), message) for message in messages]

@@ -10,6 +10,7 @@ Not covered: language. It copies words and never reasons; its numbers say nothin
 from __future__ import annotations
 
 import json
+import math
 import re
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -81,7 +82,7 @@ def _fill(schema: dict[str, Any], name: str, fresh: str, best: tuple[float, str,
     if "anyOf" in schema:
         labels = [option.get("properties", {}).get("label", {}).get("const") for option in schema["anyOf"]]
         if all(labels):
-            return _fill(schema["anyOf"][labels.index(_choose(labels, "label", best))], name, fresh, best, lines)
+            return _fill(_verdict(schema["anyOf"], best), name, fresh, best, lines)
         wanted = [option for option in schema["anyOf"] if best[1] and best[1] in json.dumps(option, ensure_ascii=False)]
         return _fill((wanted or schema["anyOf"])[0], name, fresh, best, lines)
     if "const" in schema:
@@ -112,6 +113,15 @@ def _fill(schema: dict[str, Any], name: str, fresh: str, best: tuple[float, str,
     return fresh if name == "answer" else best[2] or "none"
 
 
+def _verdict(options: list[Any], best: tuple[float, str, str]) -> Any:
+    """Pick a verdict: the label by the rule of `_choose`, then the report that shares most words with the best line."""
+    labels = [option["properties"]["label"]["const"] for option in options]
+    label = _choose(list(dict.fromkeys(labels)), "label", best)
+    fitting = [option for option, own in zip(options, labels, strict=True) if own == label]
+    said = [str(option["properties"].get("report", {}).get("const", "")) for option in fitting]
+    return fitting[said.index(_choose(said, "report", best))]
+
+
 def _choose(options: list[Any], name: str, best: tuple[float, str, str]) -> Any:
     """Pick an option: the label by a rule on the best line, anything else by words shared with that line."""
     if name == "label":
@@ -131,6 +141,9 @@ class ScriptedReceiver:
         Maps a `Prompt` to the reply's text; an exception it raises becomes an error reply. Default `lexical_script`.
     name : str
         Short name for tables; part of the fingerprint.
+    sure : callable, optional
+        Maps a `Prompt` to the probability that the script gives its own reply, for `score`; None, also as its answer, leaves
+        scores to a fixed rule.
 
     Notes
     -----
@@ -139,8 +152,14 @@ class ScriptedReceiver:
     prompts answered, for tests of caching and resuming.
     """
 
-    def __init__(self, script: Callable[[Prompt], str] | None = None, name: str = "scripted") -> None:
+    def __init__(
+        self,
+        script: Callable[[Prompt], str] | None = None,
+        name: str = "scripted",
+        sure: Callable[[Prompt], float | None] | None = None,
+    ) -> None:
         self.script = script or lexical_script
+        self.sure = sure
         self.name = name
         self.fingerprint = f"scripted:{name}:1"
         self.calls = 0
@@ -179,14 +198,19 @@ class ScriptedReceiver:
         return Reply(text=text, token_ids=tokens, prompt_tokens=asked, new_tokens=len(tokens), finish=finish)
 
     def score(self, prompts: Sequence[Prompt], options: Sequence[str] | Sequence[Sequence[str]]) -> np.ndarray:
-        """Score options by shared words with the script's reply; exact matches come first. Shape (n_prompts, n_options)."""
+        """Score options: those in the script's reply come first, by how sure it is. Shape (n_prompts, n_options)."""
         rows = options_per_prompt(len(prompts), options)
         scores = np.zeros((len(prompts), len(rows[0]) if rows else 0))
         for i, (prompt, row) in enumerate(zip(prompts, rows, strict=True)):
             text = self.script(prompt)
+            own = self.sure(prompt) if self.sure else None
+            said = [option.lower() in text.lower() for option in row]
+            # What a sure reply leaves is shared by the options that it does not hold.
+            rest = -6.0 if own is None else math.log((1 - own) / max(1, len(row) - sum(said)))
             for j, option in enumerate(row):
                 noise = int(digest(text_key(prompt), option)[:6], 16) / 16**6
-                scores[i, j] = -1.0 - 5.0 * (option.lower() not in text.lower()) - 0.01 * noise
+                best = -1.0 if own is None else math.log(own)
+                scores[i, j] = (best if said[j] else rest) - 0.01 * noise
         return scores
 
     def count_tokens(self, texts: Sequence[str]) -> list[int]:

@@ -29,6 +29,7 @@ from lib.models.weights import LoadedModel, load_weights
 from lib.seeds import digest, generator
 
 ENGINE = "tree-3"  # part of the fingerprint: raise it when a change can alter replies
+MAX_SLOTS, MAX_ROW_TOKENS = 12_288, 32_768  # what is read and decoded at once, see TransformersReceiver
 _GROWTH = 48  # columns added to the decoding rows at a time
 
 
@@ -41,7 +42,7 @@ class _Row:
         self.seed = seed
         self.tokens: list[int] = consume_forced(matcher) if matcher is not None else []
         self.ids = ids + self.tokens  # forced opening tokens are read with the prompt
-        self.bias: dict[int, float] = {}  # token -> nats, until the first choice that one of the tokens is part of
+        self.bias: dict[int, float] = {}  # token -> nats, until the first choice that all of these tokens are part of
         self.pending: list[int] = []
         self.finish = "stop" if matcher is not None and matcher.is_stopped() else ""
         self.error: str | None = None
@@ -92,8 +93,8 @@ class TransformersReceiver:
         dtype: str = "auto",
         exact: bool = False,
         revision: str | None = None,
-        max_slots: int = 12_288,
-        max_row_tokens: int = 32_768,
+        max_slots: int = MAX_SLOTS,
+        max_row_tokens: int = MAX_ROW_TOKENS,
         pack: bool = True,
         loaded: LoadedModel | None = None,
     ) -> None:
@@ -109,18 +110,12 @@ class TransformersReceiver:
         self.encoder = ChatEncoder(self.tokenizer, self.name)
         self.max_slots, self.max_row_tokens = max_slots, max_row_tokens
         self.context = int(network.config.max_position_embeddings)
-        self.eos = _eos_tokens(network, self.tokenizer)
+        self.eos = eos_tokens(network.generation_config, self.tokenizer)
         self.grammar = JsonGrammar(self.tokenizer, int(network.config.vocab_size), self.eos)
         self.load_seconds = time.perf_counter() - start
         kind = torch.device(self.loaded.device).type
-        self.fingerprint = digest(
-            self.loaded.sha256,
-            _settings(network.config),
-            sorted(self.eos),
-            str(self.loaded.dtype),
-            kind,
-            "packed" if packed else "plain",
-            ENGINE,
+        self.fingerprint = fingerprint_of(
+            self.loaded.sha256, network.config, self.eos, str(self.loaded.dtype), kind, packed=packed
         )
 
     def prompt_key(self, prompt: Prompt) -> str:
@@ -296,8 +291,8 @@ class TransformersReceiver:
             at = torch.as_tensor(bound, device=logits.device)
             logits[at] = logits[at].masked_fill(~allowed, -torch.inf)
         for index, row in enumerate(rows):
-            # Some tokenizers leave the end of a forced opening open: no text of the bias can stand there yet.
-            if row.bias and (logits[index, list(row.bias)] > -torch.inf).any():
+            # Where an earlier choice or the open end of a forced text stands, not all texts of the bias can be next.
+            if row.bias and (logits[index, list(row.bias)] > -torch.inf).all():
                 for token, nats in row.bias.items():
                     logits[index, token] += nats
                 row.bias = {}
@@ -381,8 +376,14 @@ def _settings(config: Any) -> str:
     )
 
 
-def _eos_tokens(model: Any, tokenizer: Any) -> frozenset[int]:
+def eos_tokens(generation: Any, tokenizer: Any) -> frozenset[int]:
     """Return every token that ends a reply: the generation settings' and the tokenizer's."""
-    named = getattr(model.generation_config, "eos_token_id", None)
+    named = getattr(generation, "eos_token_id", None)
     listed = named if isinstance(named, list) else [named]
     return frozenset(int(token) for token in [*listed, tokenizer.eos_token_id] if token is not None)
+
+
+def fingerprint_of(sha256: str, config: Any, eos: frozenset[int], dtype: str, device_kind: str, *, packed: bool) -> str:
+    """Return the identity of a receiver: weights, settings, precision, device and engine."""
+    parts = (_settings(config), sorted(eos), dtype, device_kind, "packed" if packed else "plain", ENGINE)
+    return digest(sha256, *parts)

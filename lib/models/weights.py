@@ -43,6 +43,7 @@ from lib.sources import cache_dir, catalogue, exclusive, is_commit, known_sha256
 CONVERSION = "bf16-v1"  # part of the cache folder's name: raise it when the conversion changes
 FLOAT32_UP_TO = 1_000_000_000  # parameters; larger models run in bfloat16 on a CPU that has it
 HUB_FILES = ["*.json", "*.safetensors", "*.model", "*.txt", "*.jinja"]
+TOKENIZER_FILES = ["*.json", "*.model", "*.txt", "*.jinja"]
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
 
 
@@ -75,6 +76,29 @@ class LoadedModel:
     dtype: str
     device: str
     n_parameters: int
+
+
+@dataclass(frozen=True)
+class FoundModel:
+    """A model's files, before they are loaded.
+
+    Attributes
+    ----------
+    folder : Path
+        Safetensors, configuration and tokenizer.
+    name, sha256 : str
+        As in `LoadedModel`.
+    config : transformers configuration
+    dtype, device : torch.dtype, str
+        As asked for and possible here.
+    """
+
+    folder: Path
+    name: str
+    sha256: str
+    config: Any
+    dtype: torch.dtype
+    device: str
 
 
 def load_weights(
@@ -114,17 +138,8 @@ def load_weights(
     WeightsError, SourceError
         One line: what is missing or refused, and the fix.
     """
-    if exact and dtype not in ("auto", "float32", torch.float32):
-        raise WeightsError(f"exact=True computes in float32, but dtype={dtype!r} was given; drop one of the two")
-    place, shown = _resolve(name, revision, log)
-    folder, sha256 = _as_safetensors(place, shown, log)
-    refuse_sliding_window(_config(folder, shown), shown)
-    chosen_device = ("cuda" if torch.cuda.is_available() else "cpu") if device == "auto" else device
-    try:
-        torch.device(chosen_device)
-    except RuntimeError as error:
-        raise WeightsError(f"device={device!r} is unknown; use 'auto', 'cpu' or 'cuda'") from error
-    chosen_dtype = torch.float32 if exact else _choose_dtype(dtype, chosen_device, count_parameters(folder))
+    found = find_model(name, dtype=dtype, device=device, revision=revision, exact=exact, log=log)
+    folder, shown = found.folder, found.name
 
     from transformers import AutoModelForCausalLM, AutoTokenizer
 
@@ -132,29 +147,79 @@ def load_weights(
         try:
             tokenizer = AutoTokenizer.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
             model = AutoModelForCausalLM.from_pretrained(
-                folder, dtype=chosen_dtype, use_safetensors=True, local_files_only=True, trust_remote_code=False
+                folder, dtype=found.dtype, use_safetensors=True, local_files_only=True, trust_remote_code=False
             )
         except (OSError, ValueError, KeyError) as error:
             raise WeightsError(f"{shown}: {folder} does not load: {' '.join(str(error).split())[:300]}") from error
     try:
-        model = model.to(chosen_device).eval().requires_grad_(False)
+        model = model.to(found.device).eval().requires_grad_(False)
     except (RuntimeError, AssertionError) as error:  # torch says "not compiled with CUDA" with an AssertionError
-        raise WeightsError(f"{shown}: device {chosen_device!r} cannot hold it: {error}; try device='cpu'") from error
+        raise WeightsError(f"{shown}: device {found.device!r} cannot hold it: {error}; try device='cpu'") from error
     return LoadedModel(
         model=model,
         tokenizer=tokenizer,
         name=shown,
-        sha256=sha256,
-        dtype=str(chosen_dtype).removeprefix("torch."),
-        device=str(torch.device(chosen_device)),
+        sha256=found.sha256,
+        dtype=str(found.dtype).removeprefix("torch."),
+        device=str(torch.device(found.device)),
         n_parameters=sum(parameter.numel() for parameter in model.parameters()),
     )
+
+
+def find_model(
+    name: str | Path,
+    *,
+    dtype: str | torch.dtype = "auto",
+    device: str = "auto",
+    revision: str | None = None,
+    exact: bool = False,
+    log: Log = say,
+) -> FoundModel:
+    """Find a model's files and settle its precision and device, without loading it; arguments and errors as in `load_weights`."""
+    if exact and dtype not in ("auto", "float32", torch.float32):
+        raise WeightsError(f"exact=True computes in float32, but dtype={dtype!r} was given; drop one of the two")
+    place, shown = _resolve(name, revision, log)
+    folder, sha256 = _as_safetensors(place, shown, log)
+    config = _config(folder, shown)
+    refuse_sliding_window(config, shown)
+    chosen_device = ("cuda" if torch.cuda.is_available() else "cpu") if device == "auto" else device
+    try:
+        torch.device(chosen_device)
+    except RuntimeError as error:
+        raise WeightsError(f"device={device!r} is unknown; use 'auto', 'cpu' or 'cuda'") from error
+    chosen_dtype = torch.float32 if exact else _choose_dtype(dtype, chosen_device, count_parameters(folder))
+    return FoundModel(folder, shown, sha256, config, chosen_dtype, chosen_device)
+
+
+def load_tokenizer(name: str | Path, revision: str | None = None, *, log: Log = say) -> Any:
+    """Load a model's tokenizer alone: nothing of a hub id's weights is fetched, and a folder needs none.
+
+    Parameters
+    ----------
+    name, revision, log
+        As in `load_weights`; a folder may hold the tokenizer's files only.
+
+    Raises
+    ------
+    WeightsError, SourceError
+        One line: what is missing or refused, and the fix.
+    """
+    from transformers import AutoTokenizer
+
+    place, shown = _resolve(name, revision, log, TOKENIZER_FILES)
+    folder = place if (place / "tokenizer_config.json").is_file() else _as_safetensors(place, shown, log)[0]
+    with quiet_bars():
+        try:
+            return AutoTokenizer.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
+        except (OSError, ValueError, KeyError) as error:
+            reason = " ".join(str(error).split())[:300]
+            raise WeightsError(f"{shown}: {folder} holds no tokenizer that loads: {reason}") from error
 
 
 # ----------------------------------------------------------------------------------------------------------------- from name to files
 
 
-def _resolve(name: str | Path, revision: str | None, log: Log) -> tuple[Path, str]:
+def _resolve(name: str | Path, revision: str | None, log: Log, files: list[str] | None = None) -> tuple[Path, str]:
     """Return the file or folder that `name` means, and the name to show."""
     text = str(name)
     if entry := catalogue().get(text):
@@ -171,7 +236,7 @@ def _resolve(name: str | Path, revision: str | None, log: Log) -> tuple[Path, st
             raise WeightsError(
                 f"{text}: not a file or folder here; to load it from the hub give revision=<full commit hash>, got {revision!r}"
             )
-        return take_snapshot(text, revision, HUB_FILES, log), f"{text}@{revision[:12]}"
+        return take_snapshot(text, revision, files or HUB_FILES, log), f"{text}@{revision[:12]}"
     models = [key for key, entry in catalogue().items() if entry.kind == "model"]
     near = difflib.get_close_matches(text, models, n=1)
     hint = f"did you mean {near[0]!r}?" if near else f"known models: {', '.join(models)}"

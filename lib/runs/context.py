@@ -20,7 +20,7 @@ import math
 import os
 import re
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -63,7 +63,7 @@ class Run:
     @cached_property
     def store(self) -> Store:
         """The store of model replies that all runs share."""
-        return Store(self._store_path)
+        return self._open_store(self._store_path)
 
     def receiver(
         self, name: str, *, corpus: str = LIVE, dtype: str = "auto", device: str = "auto", revision: str | None = None
@@ -82,10 +82,9 @@ class Run:
         FrozenError
             If no replies of this receiver are frozen.
         """
-        from lib.models import open_receiver
 
         def opened() -> Receiver:
-            return open_receiver(name, dtype=dtype, device=device, revision=revision)
+            return self._open_receiver(name, dtype=dtype, device=device, revision=revision)
 
         if corpus not in (LIVE, FROZEN):
             raise FrozenError(f"corpus: {corpus!r}; say live or frozen")
@@ -112,7 +111,7 @@ class Run:
         Behind the run's store a second answer would be the first one, read again.
         """
         options: dict[str, Any] = {"progress": progress, "no_cache": self.no_cache}
-        apart = Store(self._store_path.with_name(CONTROL))
+        apart = self._open_store(self._store_path.with_name(CONTROL))
         if isinstance(receiver, FrozenReceiver):
             return receiver.again().stored(apart, **options)
         return StoredReceiver(receiver, apart, **options)
@@ -173,11 +172,22 @@ class Run:
                 drawn.savefig(_partial(path), format=suffix[1:], bbox_inches="tight", **options)
                 os.replace(_partial(path), path)
 
+    def _open_store(self, path: Path) -> Store:
+        return Store(path)
+
+    def _open_receiver(self, name: str, **options: Any) -> Receiver:
+        from lib.models import open_receiver
+
+        return open_receiver(name, **options)
+
     def _target(self, kind: str, name: str) -> Path:
         if not _NAME.fullmatch(name):
             raise ValueError(f"{kind[:-1]} name '{name}': use lower-case letters, digits, '-' and '_'")
         (self.folder / kind).mkdir(exist_ok=True)
         return self.folder / kind / name
+
+
+make_run: Callable[..., Run] = Run  # what `start_run` makes; a rehearsal (`lib.runs.rehearse`) puts its own here
 
 
 def start_run(notebook: str | None = None, parameters: Mapping[str, Any] | None = None) -> Run:
@@ -197,7 +207,7 @@ def start_run(notebook: str | None = None, parameters: Mapping[str, Any] | None 
         write_json(folder / RESULT, {"status": "interactive", "parameters": dict(parameters or {}), "headline": {}})
     store = Path(os.environ.get(STORE) or _outputs() / "store.sqlite")
     profile = os.environ.get(PROFILE, "interactive") if batch else "interactive"
-    return Run(folder, profile, store, no_cache=os.environ.get(NO_CACHE) == "1")
+    return make_run(folder, profile, store, no_cache=os.environ.get(NO_CACHE) == "1")
 
 
 def run_folder(notebook: str | None = None) -> Path:

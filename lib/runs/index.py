@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -60,16 +60,44 @@ def read_index(outputs: Path) -> tuple[list[dict[str, Any]], list[str]]:
 
 
 def index_frame(outputs: Path) -> pd.DataFrame:
-    """Return the index as one table: parameters as `p.<name>`, headline numbers as `h.<name>` columns."""
+    """Return the index as one table; see `runs_frame`."""
+    return runs_frame(read_index(outputs)[0])
+
+
+def runs_frame(entries: Iterable[Mapping[str, Any]]) -> pd.DataFrame:
+    """Return records of runs as one table: parameters as `p.<name>`, headline numbers as `h.<name>` columns.
+
+    Members of a mapping have columns of their own, `p.<name>.<member>`; a list is its JSON text, and so is every value of a column that
+    would else mix texts with numbers. So the table fits parquet.
+    """
     import pandas as pd
 
     rows = []
-    for entry in read_index(outputs)[0]:
+    for entry in entries:
         row = {name: value for name, value in entry.items() if name not in ("parameters", "headline")}
-        row |= {f"p.{name}": value for name, value in entry.get("parameters", {}).items()}
-        row |= {f"h.{name}": value for name, value in entry.get("headline", {}).items()}
-        rows.append(row)
-    return pd.DataFrame(rows)
+        row |= dict(flat_values(entry.get("parameters") or {}, "p."))
+        rows.append(row | dict(flat_values(entry.get("headline") or {}, "h.")))
+    frame = pd.DataFrame(rows)
+    for name in frame.columns:
+        kinds = {type(value) for value in frame[name] if not pd.isna(value)}
+        if len(kinds) > 1 and not kinds <= {int, float}:
+            texts = [value if pd.isna(value) or isinstance(value, str) else json.dumps(value) for value in frame[name]]
+            frame[name] = texts
+    return frame
+
+
+def flat_values(values: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
+    """Yield name and value of each member, those of inner mappings as `name.member`, lists as JSON text.
+
+    >>> dict(flat_values({"seeds": [0], "caps": {"bridge": 0.5}}, "p."))
+    {'p.seeds': '[0]', 'p.caps.bridge': 0.5}
+    """
+    for name, value in values.items():
+        if isinstance(value, dict) and value:
+            yield from flat_values(value, f"{prefix}{name}.")
+        else:
+            text = json.dumps(value, ensure_ascii=False) if isinstance(value, list | dict) else value
+            yield f"{prefix}{name}", text
 
 
 def newest(entries: list[dict[str, Any]], status: str) -> dict[tuple[str, str], dict[str, Any]]:

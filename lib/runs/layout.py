@@ -16,10 +16,12 @@ from typing import Any
 
 import msgspec
 
+from lib.runs.index import read_index
 from lib.runs.params import ParameterError, did_you_mean
 from lib.seeds import digest
 
 LIBRARY = Path(__file__).resolve().parents[1]
+READS_OUTPUTS = "reads-outputs"  # tag of a cell that reads what other runs left
 
 
 class Layout(msgspec.Struct, frozen=True):
@@ -93,14 +95,22 @@ def select(notebooks: Sequence[Path], only: Iterable[str]) -> list[Path]:
 
 
 def content_hashes(notebook: Path, layout: Layout) -> dict[str, str]:
-    """Return SHA-256 of the notebook's cells, of the library's source and of the data's version."""
+    """Return SHA-256 of the notebook's cells, of the library's source and of the data's version.
+
+    A notebook with a cell tagged `reads-outputs` is about other runs, so their index and data/examples count too: with new runs it is a new run.
+    """
     published = sorted((layout.root / "data" / "published").rglob("*"))
     frozen = sorted((layout.root / "data" / "frozen").glob("*/manifest.json"))  # it holds the hashes of the other files
-    return {
+    hashes = {
         "notebook": _notebook_hash(notebook),
         "library": _files_hash(sorted(layout.library.rglob("*.py")), layout.library),
         "data": _files_hash([layout.root / "data" / "sources.toml", *published, *frozen], layout.root),
     }
+    if any(READS_OUTPUTS in cell["metadata"].get("tags", []) for cell in _cells(notebook)):
+        others = [entry for entry in read_index(layout.outputs)[0] if entry.get("notebook") != notebook.stem]
+        examples = sorted((layout.root / "data" / "examples").rglob("*"))
+        hashes["outputs"] = digest([others, _files_hash(examples, layout.root)])
+    return hashes
 
 
 def run_id(notebook: Path, parameters: Mapping[str, Any], hashes: Mapping[str, str]) -> str:
@@ -115,12 +125,16 @@ def _number(stem: str) -> int | None:
 
 def _notebook_hash(path: Path) -> str:
     """Hash what decides a run: kinds, sources and tags of the cells; outputs, ids and other metadata are noise."""
-    content = msgspec.json.decode(path.read_bytes())
     cells = []
-    for cell in content["cells"]:
+    for cell in _cells(path):
         source = cell["source"] if isinstance(cell["source"], str) else "".join(cell["source"])
         cells.append([cell["cell_type"], source.replace("\r\n", "\n"), sorted(cell["metadata"].get("tags", []))])
     return digest(cells)
+
+
+def _cells(path: Path) -> list[dict[str, Any]]:
+    cells: list[dict[str, Any]] = msgspec.json.decode(path.read_bytes())["cells"]
+    return cells
 
 
 def _files_hash(paths: Iterable[Path], base: Path) -> str:

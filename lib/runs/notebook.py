@@ -373,12 +373,19 @@ def short(value: Any) -> str:
     return f"{value:.4g}" if isinstance(value, float) else str(value)
 
 
-def _finished(outputs: Path, plan: Plan) -> RunResult | None:
-    """Return the run if it was finished before; a profile that shares it with another one gets its own index entry."""
+def is_finished(outputs: Path, plan: Plan) -> bool:
+    """Say whether the run was finished before; changes nothing."""
     folder = outputs / plan.run_id
     result = _read(folder / RESULT)
-    if result is None or result.get("status") != "ok" or not (folder / f"{plan.notebook.stem}.ipynb").exists():
+    return result is not None and result.get("status") == "ok" and (folder / f"{plan.notebook.stem}.ipynb").exists()
+
+
+def _finished(outputs: Path, plan: Plan) -> RunResult | None:
+    """Return the run if it was finished before; a profile that shares it with another one gets its own index entry."""
+    if not is_finished(outputs, plan):
         return None
+    folder = outputs / plan.run_id
+    result = _read(folder / RESULT) or {}
     known = {(entry["run_id"], entry.get("profile")) for entry in read_index(outputs)[0] if entry.get("status") == "ok"}
     if (plan.run_id, plan.profile) not in known:
         _to_index(outputs, {**result, "profile": plan.profile}, folder)

@@ -73,6 +73,8 @@ class Store:
     ----------
     path : path
         The SQLite file; it and its folder are created when missing.
+    read_only : bool
+        Read a file that is there, change nothing and create nothing.
 
     Attributes
     ----------
@@ -85,10 +87,13 @@ class Store:
         When the file is not a store, is damaged, or its drive cannot hold a write-ahead log.
     """
 
-    def __init__(self, path: str | os.PathLike[str]) -> None:
+    def __init__(self, path: str | os.PathLike[str], *, read_only: bool = False) -> None:
         self.path = Path(path).absolute()
         self.hits = 0
         self.misses = 0
+        if read_only:
+            self._open_to_read()
+            return
         try:
             self.path.parent.mkdir(parents=True, exist_ok=True)
         except OSError as error:
@@ -117,6 +122,22 @@ class Store:
     def close(self) -> None:
         """Close the file; the last writer folds the write-ahead log into it."""
         self._db.close()
+
+    def _open_to_read(self) -> None:
+        _refuse_network_drive(self.path)
+        _refuse_foreign_file(self.path)
+        with self._named_errors():
+            self._db = sqlite3.connect(
+                f"{self.path.as_uri()}?mode=ro", uri=True, timeout=BUSY_SECONDS, isolation_level=None
+            )
+            try:
+                (application,) = self._db.execute("PRAGMA application_id").fetchone()
+                (version,) = self._db.execute("PRAGMA user_version").fetchone()
+                if (application, version) != (APPLICATION, VERSION):
+                    raise StoreError(f"{self.path}: not a store of this version; choose another path (LAB_STORE)")
+            except BaseException:
+                self._db.close()
+                raise
 
     def _prepare(self) -> None:
         """Check identity, switch to write-ahead logging, create tables and look for damage."""

@@ -18,7 +18,11 @@ from lib.tasks.steps import StepGold, StepSet
 from tests.coordination.exchanges import Listening, decide, is_sender, step_at, step_set
 
 STEPS = step_set().steps
-ASKING = ("arms", "budget", "exchange", "parse", "payload", "prompts", "recode", "sending")
+ASKING = (
+    *("arms", "budget", "exchange", "parse", "payload", "prompts", "recode", "sending"),
+    *("actions", "controller", "gain_study", "instructed", "probes", "protocol", "selector", "survey"),
+    *("ladder", "together"),
+)
 
 
 def picks(records: list[Record], arm: str) -> list[tuple[str | None, str | None]]:

@@ -12,7 +12,7 @@ import pytest
     "module",
     [
         *("lib.evaluation.frames", "lib.evaluation.inference", "lib.evaluation.looks", "lib.evaluation.summary"),
-        "lib.evaluation.tables",
+        *("lib.evaluation.run_summary", "lib.evaluation.tables"),
     ],
 )
 def test_examples(module: str) -> None:

@@ -167,7 +167,7 @@ def test_doctor_names_what_is_missing_and_its_remedy(
     (layout.outputs / "store.sqlite").write_bytes(b"\x80\x04nothing")
     monkeypatch.setenv("LAB_DATTA", "x")
     monkeypatch.setattr("lib.runs.doctor.available", lambda name: name != "smollm2-135m")
-    assert main(["doctor"]) == 1
+    assert main(["doctor", "--quick"]) == 1
     out = capsys.readouterr().out
     assert "missing  packages: not installed: no-such-package\n           -> " in out
     assert "note     packages: other versions than locked: numpy" in out
@@ -185,7 +185,7 @@ def test_doctor_names_places_that_cannot_be_used(
     monkeypatch.setenv("LAB_DATA", str(tmp_path / "nowhere"))
     monkeypatch.setattr("lib.runs.doctor.available", lambda name: True)
     monkeypatch.setitem(sys.modules, "psutil", None)
-    assert main(["doctor"]) == 1
+    assert main(["doctor", "--quick"]) == 1
     out = capsys.readouterr().out
     assert f"missing  disk for the cache: {tmp_path / 'file'} is a file" in out
     assert "ok       disk for outputs: " in out

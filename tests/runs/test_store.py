@@ -373,3 +373,19 @@ def test_decoding_keys_depend_on_content_alone(parameters: dict[str, object]) ->
     forwards, backwards = decoding_key(**parameters), decoding_key(**dict(reversed(parameters.items())))
     assert forwards == backwards
     assert json.loads(forwards) == parameters
+
+
+def test_a_store_that_is_read_only_changes_and_creates_nothing(tmp_path: Path) -> None:
+    key = Key("reply", "r", "p", "{}")
+    with pytest.raises(StoreError):
+        Store(tmp_path / "none.sqlite", read_only=True)
+    assert not list(tmp_path.iterdir())
+    with Store(tmp_path / "store.sqlite") as store:
+        store.put([(key, {"text": "yes"})])
+    with Store(tmp_path / "store.sqlite", read_only=True) as store:
+        assert store.get([key]) == {key: {"text": "yes"}}
+        with pytest.raises(StoreError):
+            store.put([(Key("reply", "r", "q", "{}"), {"text": "no"})])
+    (tmp_path / "torn.sqlite").write_bytes(b"nothing")
+    with pytest.raises(StoreError, match="not a store"):
+        Store(tmp_path / "torn.sqlite", read_only=True)
