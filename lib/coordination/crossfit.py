@@ -125,7 +125,7 @@ def crossfit(
 
 
 def price_table(calibrations: Sequence[Calibration]) -> pd.DataFrame:
-    """Return what every fold fixed: ``fold``, ``instances``, ``cost_price``, ``residual_price``, ``offset_<action>``, ``utility`` (in-sample)."""
+    """Return what every fold fixed: ``fold``, ``instances``, both prices, ``offset_<action>`` and the in-sample ``utility``."""
     rows = [
         {
             "fold": fold,

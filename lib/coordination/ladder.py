@@ -22,6 +22,7 @@ Not covered: budgets that cut (`lib.coordination.arms.replay_messages`); scores 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 from lib.coordination.arms import DECISION_TOKENS, replay_messages, run_arms
 from lib.coordination.exchange import ArmName, Encoding, Mode, Parser, Record, Sent
@@ -52,7 +53,7 @@ def write_messages(
     """
 
     def write(asked: Receiver) -> dict[str, dict[str, Sent]]:
-        options = {"mode": mode, "constrained": constrained, "max_tokens": max_tokens}
+        options: dict[str, Any] = {"mode": mode, "constrained": constrained, "max_tokens": max_tokens}
         return {name: send_messages(asked, steps, budget, encoding, **options) for name, steps in families.items()}
 
     return in_one_call(sender, write)
@@ -91,7 +92,7 @@ def read_messages(
     def read(asked: Receiver) -> list[Record]:
         records: list[Record] = []
         for name, steps in families.items():
-            settings = {"constrained": constrained, "parser": parser, "max_tokens": max_tokens}
+            settings: dict[str, Any] = {"constrained": constrained, "parser": parser, "max_tokens": max_tokens}
             records += run_arms(steps, receiver=asked, arms=arms, **settings)
             for messages in written.values():
                 records += replay_messages([asked], steps, messages[name], **settings)

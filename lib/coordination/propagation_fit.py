@@ -59,13 +59,16 @@ class PropagationFit(msgspec.Struct, frozen=True):
     steps: int
 
 
-def fit_propagation(runs: pd.DataFrame, *, maximum: float = 1.0) -> PropagationFit:
+def fit_propagation(
+    runs: pd.DataFrame, *, maximum: float = 1.0, near: PropagationFit | None = None
+) -> PropagationFit:
     """Fit one g, d and k to all runs by least squares, with clipping.
 
     Parameters
     ----------
     runs : one row a run and step from 0: ``run``, ``step``, ``residual`` (0 to `maximum`), ``repaired`` (whether there was repair or
         fresh information on the way into this step); all runs have the same steps
+    near : a fit of almost the same runs, from which the search starts instead of from the whole grid (for draws of a bootstrap)
 
     Raises
     ------
@@ -85,10 +88,10 @@ def fit_propagation(runs: pd.DataFrame, *, maximum: float = 1.0) -> PropagationF
 
     count = 3 if has_repair else 2
     bounds = ([0.0] * count, [MOST_CARRY, maximum, maximum][:count])
-    starts = dict.fromkeys(start[:count] for start in _STARTS)
-    ends = [
-        least_squares(off, np.array(start) * [1, maximum, maximum][:count], bounds=bounds, **_TIGHT) for start in starts
-    ]
+    starts = [np.array(start) * [1, maximum, maximum][:count] for start in dict.fromkeys(s[:count] for s in _STARTS)]
+    if near is not None and near.carry is not None and near.error is not None:
+        starts = [np.clip([near.carry, near.error, near.repair or 0.0][:count], *bounds)]
+    ends = [least_squares(off, start, bounds=bounds, **_TIGHT) for start in starts]
     best = min(ends, key=lambda end: (round(end.cost, _DIGITS + 3), *np.round(end.x, _DIGITS)))
     settled = np.linalg.matrix_rank(best.jac, tol=1e-6) == count
     values = [float(value) for value in best.x] if settled else [None] * count

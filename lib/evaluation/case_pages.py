@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from html import escape
+from typing import Any
 
 import pandas as pd
 
@@ -61,9 +62,9 @@ def _row(head: str, cells: list[str]) -> str:
     return f'<tr><th style="{_HEAD};width:130px">{escape(head)}</th>{shown}</tr>'
 
 
-def _word(cell: object) -> str:
+def _word(cell: Any) -> str:
     return DASH if pd.isna(cell) else escape(str(cell))
 
 
-def _text(cell: object) -> str:
+def _text(cell: Any) -> str:
     return DASH if pd.isna(cell) else f'<pre style="{_BOX}">{escape(str(cell)) or "(empty)"}</pre>'

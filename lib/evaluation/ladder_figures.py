@@ -77,12 +77,13 @@ def sender_threshold(
         floor = -reach - 0.09 * reach * (lines + 0.4 if lines else 0)
         axis.axhspan(0, reach, color=SIGNS["positive"], alpha=0.07, linewidth=0, zorder=0)
         axis.axhspan(-reach, 0, color=SIGNS["negative"], alpha=0.07, linewidth=0, zorder=0)
-        axis.axhline(0, color="0.4", linewidth=0.9, zorder=1)
+        axis.plot([-0.04, 1.04], [0, 0], color="0.4", linewidth=0.9, zorder=1)
         _marks(axis, anchors, group)
         for model, (name, style, colour) in _CURVES.items():
             rows = curves[curves["model"] == model] if curves is not None else anchors.iloc[:0]
             if len(rows):
-                axis.plot(rows["x"], rows["y"], linestyle=style, color=colour, linewidth=1.4, label=name, zorder=2)
+                inside = rows["y"].where(rows["y"].abs() <= reach)  # below stand the crossings
+                axis.plot(rows["x"], inside, linestyle=style, color=colour, linewidth=1.4, label=name, zorder=2)
         if published is not None:
             _published(axis, published)
         for place, row in enumerate([] if crossings is None else crossings.to_dict("records")):

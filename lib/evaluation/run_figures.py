@@ -72,7 +72,7 @@ def run_lines(
                 axis.tick_params(axis="x", rotation=25)
         axis.set_xlabel(plain_text(x.removeprefix("p.")))
         axis.set_ylabel(plain_text(ylabel or value.removeprefix("h.").replace("_", " "), 48))
-        if colour:
+        if colour and groups:
             title = plain_text(colour.removeprefix("p."))
             axis.legend(title=title, loc="center left", bbox_to_anchor=(1.0, 0.5), alignment="left")
     return finished(figure)
@@ -99,15 +99,14 @@ def run_map(table: pd.DataFrame, row: str, column: str, *, label: str = "", digi
     if table.duplicated([row, column]).any():
         raise ValueError(f"a cell occurs twice; average over all but {row} and {column} first")
     rows, columns = in_value_order(table[row]), in_value_order(table[column])
-    cells = table.set_index([row, column])
+    cells = {(one[row], one[column]): (float(one["mean"]), int(one["counted"])) for one in table.to_dict("records")}
     colours, norm = _shades(table["mean"].to_numpy(float))
     with theme():
         wide = max(0.95, 0.08 * max((min(len(text), 20) for text in columns), default=0))
         size = (wide * max(2, len(columns)) + 2.0, 0.56 * max(2, len(rows)) + 1.3)
         figure, axis = plt.subplots(figsize=size, layout="constrained")
         for (i, one), (j, other) in itertools.product(enumerate(rows), enumerate(columns)):
-            known = (one, other) in cells.index
-            mean = float(cells.loc[(one, other), "mean"]) if known else math.nan
+            mean, counted = cells.get((one, other), (math.nan, 0))
             if math.isnan(mean):
                 look: dict[str, Any] = {"facecolor": "white", "edgecolor": "0.85", "hatch": "////", "linewidth": 0}
                 axis.add_patch(Rectangle((j - 0.5, i - 0.5), 1, 1, **look))
@@ -116,8 +115,7 @@ def run_map(table: pd.DataFrame, row: str, column: str, *, label: str = "", digi
             axis.add_patch(Rectangle((j - 0.5, i - 0.5), 1, 1, facecolor=ground, edgecolor="white", linewidth=2))
             ink = "white" if np.dot((0.299, 0.587, 0.114), ground[:3]) < 0.55 else "0.15"
             axis.text(j, i - 0.14, f"{mean:.{digits}f}", ha="center", va="center", fontweight="bold", color=ink)
-            count = f"n = {int(cells.loc[(one, other), 'counted'])}"
-            axis.text(j, i + 0.24, count, ha="center", va="center", fontsize=7.5, color=ink)
+            axis.text(j, i + 0.24, f"n = {counted}", ha="center", va="center", fontsize=7.5, color=ink)
         _matrix(axis, rows, columns)
         axis.set_xlabel(plain_text(column.removeprefix("p.")))
         axis.set_ylabel(plain_text(row.removeprefix("p.")))
@@ -153,7 +151,7 @@ def _group(
         axis.bar(where, means, width=0.9 * width, yerr=reach, color=shade, label=label, error_kw=look)
     spots = [at[text] + shift for text in runs[x].map(value_text)]
     each = numbers_of(runs[value]).to_numpy(float)
-    dots = {"facecolors": "none", "edgecolors": shade if width is None else "0.15", "linewidths": 0.8}
+    dots: dict[str, Any] = {"facecolors": "none", "edgecolors": shade if width is None else "0.15", "linewidths": 0.8}
     axis.scatter(spots, each, s=16, marker=marker, alpha=0.75, zorder=3, **dots)
 
 

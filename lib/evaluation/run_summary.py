@@ -207,7 +207,7 @@ def over_runs(frame: pd.DataFrame, by: Sequence[str], value: str, *, level: floa
     places = {name: {text: place for place, text in enumerate(in_value_order(table[name]))} for name in by}
     if not by:
         return table
-    return table.sort_values(list(by), key=lambda texts: texts.map(places[texts.name])).reset_index(drop=True)
+    return table.sort_values(list(by), key=lambda texts: texts.map(places[str(texts.name)])).reset_index(drop=True)
 
 
 def numbers_of(column: pd.Series) -> pd.Series:
@@ -218,8 +218,8 @@ def numbers_of(column: pd.Series) -> pd.Series:
 def number_columns(frame: pd.DataFrame) -> list[str]:
     """Return the headline columns that hold numbers, those with the most distinct ones first."""
     names = [str(name) for name in frame.columns if str(name).startswith(HEADLINE)]
-    usable = [name for name in names if numbers_of(frame[name]).notna().any()]
-    return sorted(usable, key=lambda name: -numbers_of(frame[name]).nunique())
+    distinct = {name: numbers_of(frame[name]).nunique() for name in names}  # missing is no number
+    return sorted((name for name in names if distinct[name]), key=lambda name: -distinct[name])
 
 
 def value_text(value: Any) -> str:

@@ -14,7 +14,7 @@ import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.ticker import MaxNLocator
+from matplotlib.ticker import LogLocator, MaxNLocator, NullLocator, StrMethodFormatter
 
 from lib.evaluation.frames import need_columns
 from lib.evaluation.looks import PALETTE, plain_text, theme
@@ -114,13 +114,16 @@ def policy_frontier(
 
     Notes
     -----
-    Filled marks can be deployed, the open star knows the outcomes. A grey line joins the frontier. Where tokens are spread over more
-    than one order of magnitude, their axis is logarithmic.
+    Filled marks can be deployed, the open star knows the outcomes. A grey line joins the frontier. If the table also has ``tokens``, a
+    dotted line leads to the selector from what its stored arms paid: its length is the price of choosing. Tokens that differ
+    more than eightfold are on a logarithmic axis.
     """
     ends = [f"{name}_{end}" for name in (accuracy, tokens) for end in ("low", "high")]
     need_columns(table, ["policy", accuracy, tokens, *ends, "on_frontier", "oracle_only", *([panel] if panel else [])])
     panels = list(dict.fromkeys(table[panel])) if panel else [None]
     known = table[tokens].dropna()
+    lowest = table[[accuracy, f"{accuracy}_low"]].min().min()
+    bottom = 0.0 if pd.isna(lowest) else min(0.9, float(lowest))
     with theme():
         width = 3.1 if len(panels) > 1 else 5.2
         figure, axes = panel_row(len(panels), width=width, margin=0.5, height=4.6)
@@ -129,12 +132,18 @@ def policy_frontier(
             front = here[here["on_frontier"]].sort_values(tokens)
             axis.plot(front[tokens], front[accuracy], color="0.7", linewidth=1.6, zorder=1, label="frontier")
             for row in here.to_dict("records"):
+                if row["policy"] == "selector" and not pd.isna(row.get("tokens")) and not pd.isna(row[tokens]):
+                    ends_at = [row["tokens"], row[tokens]]
+                    axis.plot(ends_at, [row[accuracy]] * 2, ":", color=PALETTE[3], linewidth=1.4, label="price of choosing")
                 _point(axis, row, accuracy, tokens)
-            if len(known) and known.min() > 0 and known.max() > 10 * known.min():
+            if len(known) and known.min() > 0 and known.max() > 8 * known.min():
                 axis.set_xscale("log")
+                axis.xaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
+                axis.xaxis.set_major_formatter(StrMethodFormatter("{x:,.0f}"))
+                axis.xaxis.set_minor_locator(NullLocator())
             else:
                 axis.xaxis.set_major_locator(MaxNLocator(4))
-            axis.set_ylim(-0.04, 1.04)
+            axis.set_ylim(bottom - 0.06, 1.06)
             axis.set_xlabel("Tokens a step, choosing included" if tokens == "decision_tokens" else "Tokens a step")
             axis.set_ylabel(ylabel if axis is axes[0] else "")
             if title is not None:
@@ -174,7 +183,7 @@ def _point(axis: Axes, row: dict[Any, Any], accuracy: str, tokens: str) -> None:
             line = ([low, high], [row[accuracy]] * 2) if across else ([row[tokens]] * 2, [low, high])
             axis.plot(*line, color=colour, linewidth=0.9, alpha=0.55, zorder=2)
     face = "white" if row["oracle_only"] else colour
-    look = {"markersize": size, "markerfacecolor": face, "markeredgecolor": colour, "zorder": 3}
+    look = {"markersize": size, "markerfacecolor": face, "markeredgecolor": colour, "markeredgewidth": 1.4, "zorder": 3}
     axis.plot([row[tokens]], [row[accuracy]], marker, linestyle="none", label=plain_text(row["policy"], 24), **look)
 
 
@@ -184,7 +193,7 @@ def _policy_look(policy: str) -> tuple[Any, str, float]:
         colour, marker = ACTION_LOOKS.get(policy.removeprefix("always "), ("0.3", "p"))
         return colour, marker, 7.0
     if policy.startswith("drop "):
-        return PALETTE[8], {"gain": "1", "tax": "2", "cost": "3", "residual": "4"}.get(policy[5:], "+"), 10.0
+        return PALETTE[9], {"gain": "1", "tax": "2", "cost": "3", "residual": "4"}.get(policy[5:], "+"), 10.0
     known: dict[str, tuple[Any, str, float]] = {
         "selector": (PALETTE[3], "*", 13.0),
         "selector, no gate": (PALETTE[3], "P", 7.0),
@@ -192,7 +201,7 @@ def _policy_look(policy: str) -> tuple[Any, str, float]:
         "oracle": ("0.1", "*", 12.0),
         "default prices": (PALETTE[5], "<", 6.5),
         "smallest price": (PALETTE[5], ">", 6.5),
-        "controller": (PALETTE[9], "p", 7.5),
+        "controller": (PALETTE[8], "p", 7.5),
     }
     return known.get(policy, (PALETTE[6], "h", 6.5))
 

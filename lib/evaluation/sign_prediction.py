@@ -68,8 +68,8 @@ def sign_prediction(
 
     Returns
     -------
-    DataFrame, one row a score: ``score``, ``items``, ``lost``, ``tasks``, ``negative`` (items with a negative effect), ``auc``, ``auc_low``,
-    ``auc_high``, ``separates`` (null without an interval), ``correlation`` (Spearman of score and minus effect), ``correlation_low``,
+    DataFrame, one row a score: ``score``, ``items``, ``lost``, ``tasks``, ``negative`` (items that harm), ``auc``, ``auc_low``, ``auc_high``,
+    ``separates`` (null without an interval), ``correlation`` (Spearman of score and minus effect), ``correlation_low``,
     ``correlation_high``, ``undefined`` (share of draws without an area)
 
     Raises

@@ -117,7 +117,7 @@ def read_sweep(path: Path, layout: Layout) -> Sweep:
     _check_values(specs, content, cells, seeds, path)
     hashes = content_hashes(notebook, layout)
     plans: dict[str, Plan] = {}
-    values = {}
+    values: dict[str, dict[str, Any]] = {}
     for cell, seed in itertools.product(cells, seeds):
         given = {**cell, **seed}
         parameters = resolve(specs, {**shared, **given}, where=str(path))

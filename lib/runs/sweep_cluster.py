@@ -183,7 +183,7 @@ class _Work:
 
     def end(self) -> None:
         """End the runs on their way; each keeps what its store holds."""
-        self.say(f"{self.sweep.name}: stopping {len(self.active)} runs")
+        self.say(f"{self.sweep.name}: stopping what is under way: {len(self.active)} of {len(self.sweep.plans)} runs")
         with contextlib.suppress(OSError):  # a scheduler that is gone cannot be asked
             self.client.run(stop, self.token, on_error="ignore")
         deadline = time.monotonic() + ENDING
@@ -241,7 +241,12 @@ class _Work:
     def _to_index(self, plan: Plan, outcome: Outcome) -> None:
         """Write the line of a run that could not write its own: it lost its worker, or never began."""
         folder = self.layout.outputs / f"{plan.run_id}-failed"
-        entry = {"run_id": plan.run_id, "notebook": plan.notebook.stem, "profile": plan.profile, "status": "failed"}
+        entry: dict[str, Any] = {
+            "run_id": plan.run_id,
+            "notebook": plan.notebook.stem,
+            "profile": plan.profile,
+            "status": "failed",
+        }
         entry |= {"seconds": outcome.seconds, "parameters": plan.parameters, "headline": {}, "error": _told(outcome)}
         append_index(self.layout.outputs, {**entry, "folder": folder.name})
 

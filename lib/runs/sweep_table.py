@@ -75,11 +75,11 @@ def read_runs(source: str = "", *, layout: Layout | None = None, without: str = 
 
     layout = layout or checkout(os.environ.get(OUTPUTS))
     sweeps = layout.outputs / "sweeps"
-    place = layout.outputs
+    place = layout.outputs / INDEX
     if source:
         place = sweeps / source if (sweeps / source / TABLE).is_file() else layout.root / source
     if place.is_dir():
-        place = place / (TABLE if source and (place / TABLE).is_file() else INDEX)
+        place = place / (TABLE if (place / TABLE).is_file() else INDEX)
     if source and not place.is_file():
         known = sorted(path.parent.name for path in sweeps.glob(f"*/{TABLE}"))
         raise ParameterError(f"source: {source} is no sweep, folder or file of runs{did_you_mean(source, known)}")

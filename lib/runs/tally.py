@@ -58,12 +58,18 @@ class Tally(msgspec.Struct, frozen=True):
         return _combined(self, self, lambda mine, _: factor * mine)
 
     def beyond(self, smaller: Tally, place: float) -> Tally:
-        """Return the counts on the straight line through `smaller` (at 0) and this tally (at 1), at `place`; none below 0.
+        """Return the counts on the straight line through `smaller` (at 0) and this tally (at 1), at `place` of 1 or more.
+
+        More tasks never cost less, so no count falls. Where no more questions are computed, work stays as it is: its lengths differ by
+        the questions that were drawn, and a line would make much of that.
 
         >>> Tally(calls=30).beyond(Tally(calls=20), 3.0).calls
         50.0
         """
-        return _combined(self, smaller, lambda mine, less: max(0.0, less + place * (mine - less)))
+        line = _combined(self, smaller, lambda mine, less: max(float(mine), less + place * (mine - less)))
+        if self.computed > smaller.computed:
+            return line
+        return msgspec.structs.replace(line, **{name: getattr(self, name) for name in _WORK})
 
 
 class Ledger:
@@ -87,3 +93,4 @@ def _combined(one: Tally, other: Tally, combine: Callable[[float, float], float]
 
 
 _COUNTS = tuple(field for field in Tally.__struct_fields__ if field != "exact")
+_WORK = ("naive", "tree", "bound", "expected", "steps")

@@ -75,7 +75,7 @@ def read_reply(raw: str) -> ReadReply:
         return ReadReply(None, repaired, "reply holds no JSON object")
     if not _shallow(value, MAX_DEPTH):
         return ReadReply(None, repaired, f"reply nests deeper than {MAX_DEPTH} levels")
-    return ReadReply(_storable(value), repaired, "reply was not JSON: repaired" if repaired else "")
+    return ReadReply(storable(value), repaired, "reply was not JSON: repaired" if repaired else "")
 
 
 def read_evidence(task: Task, parsed: dict[str, Any]) -> ReadEvidence:
@@ -210,14 +210,14 @@ def _shallow(value: Any, levels: int) -> bool:
     return levels > 0 and all(_shallow(item, levels - 1) for item in inner)
 
 
-def _storable(value: Any) -> Any:
+def storable(value: Any) -> Any:
     """Return the value with lone surrogates (from escapes such as ``\\ud800``) replaced, so that it can be stored as UTF-8."""
     if isinstance(value, str):
         return value.encode("utf-8", "replace").decode("utf-8") if _LONE.search(value) else value
     if isinstance(value, list):
-        return [_storable(item) for item in value]
+        return [storable(item) for item in value]
     if isinstance(value, dict):
-        return {_storable(key): _storable(item) for key, item in value.items()}
+        return {storable(key): storable(item) for key, item in value.items()}
     return value
 
 

@@ -26,13 +26,17 @@ def rows_of(
             known = kind != NO_ANSWER
             rows.append(
                 {
-                    "benchmark": "toy", "instance_id": "one", "step_t": step, "step_id": f"one/{step}", "arm": arm,
-
-                        "receiver_model": receiver,
-                        "answered": known,
-                        "parse_valid": kind != "invalid" if known else None
-                    ,
-                    "hit_artifact": artifact, "hit_action": action, "hit_joint": artifact and action,
+                    "benchmark": "toy",
+                    "instance_id": "one",
+                    "step_t": step,
+                    "step_id": f"one/{step}",
+                    "arm": arm,
+                    "receiver_model": receiver,
+                    "answered": known,
+                    "parse_valid": kind != "invalid" if known else None,
+                    "hit_artifact": artifact,
+                    "hit_action": action,
+                    "hit_joint": artifact and action,
                     "message_names_artifact": told if arm == "MA" else None,
                 }
             )

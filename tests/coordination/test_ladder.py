@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 
 import pytest
@@ -60,7 +61,7 @@ def test_prompts_with_a_common_beginning_stand_together() -> None:
     reader = Listening(name="reader")
     read_messages(reader, FAMILIES, {"s": write_messages(Listening(), FAMILIES)}, arms=("RO", "SF"))
     views = [prompt.turns[-1].text.partition("Artifacts:")[0] for prompt in reader.prompts]
-    changes = sum(one != two for one, two in zip(views, views[1:], strict=False))
+    changes = sum(one != two for one, two in itertools.pairwise(views))
     assert changes == 2, "three steps, three runs of prompts"
 
 

@@ -108,6 +108,16 @@ def test_rows_are_trained_on_and_columns_answered_by() -> None:
     assert np.allclose(grid(turned), np.array(expected)[::-1, ::-1])
 
 
+def test_two_other_sides_of_the_same_models_are_drawn_alike() -> None:
+    other = cells().rename(columns={"trained_on": "sender", "answered_by": "receiver"})
+    named = {"sides": ("sender", "receiver"), "axes_named": ("Written by", "Read by")}
+    axis = receiver_map(other, "gain", main="main", **named).axes[0]
+    np.testing.assert_array_equal(grid(axis), grid(receiver_map(cells(), "gain", main="main").axes[0]))
+    assert (axis.get_ylabel(), axis.get_xlabel()) == ("Written by", "Read by")
+    with pytest.raises(ValueError, match="receiver"):
+        receiver_map(cells(), "gain", main="main", **named)
+
+
 def test_texts_stand_in_their_cells_with_a_true_minus() -> None:
     axis = receiver_map(cells(), "gain", main="main", detail="detail").axes[0]
     said = {(round(text.get_position()[0]), round(text.get_position()[1])): [] for text in axis.texts}

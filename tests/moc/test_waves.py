@@ -2,6 +2,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import partial
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -14,8 +15,8 @@ from lib.moc.distill import ReceiverDistiller
 from lib.moc.hop_study import run_rules
 from lib.moc.poison import Attack, poison_teams
 from lib.moc.record import TeamRun
-from lib.moc.study import CodeRules, arm_steps, graphs_of, run_arms, run_cells
-from lib.moc.team import run_teams, team_steps
+from lib.moc.study import CodeRules, Graphs, arm_steps, graphs_of, run_arms, run_cells
+from lib.moc.team import DagFor, run_teams, team_steps
 from lib.moc.waves import in_step
 from lib.models import Prompt, Reply
 from lib.models.scripted_team import team_script
@@ -42,7 +43,7 @@ def wordy(prompt: Prompt) -> str:
     return f"{words}\nThe answer is {'ABCD'[int(read[:2], 16) % 4]}"
 
 
-def merging(crew: Crew) -> dict[str, object]:
+def merging(crew: Crew) -> dict[str, Any]:
     return {"embed": hash_embed, "distiller": ReceiverDistiller(Crew(team_script)), "k": 2, "gamma": 0.0}
 
 
@@ -53,16 +54,18 @@ def told(runs: Sequence[TeamRun]) -> object:
     return frame.astype(str).to_dict("records"), tokens_table(runs).astype(str).to_dict("records"), merges
 
 
-def separately(crew: Crew, arms: Sequence[str], dag_for: object, **options: object) -> list[TeamRun]:
-    steps = [one for arm in arms for one in arm_steps(crew, SETS, dag_for, arm, **options)]  # type: ignore[arg-type]
+def separately(crew: Crew, arms: Sequence[str], dag_for: DagFor, **options: Any) -> list[TeamRun]:
+    steps = [one for arm in arms for one in arm_steps(crew, SETS, dag_for, arm, **options)]
     return [run for one in steps for run in in_step([one])[0]]
 
 
 @settings(max_examples=6, deadline=None)
 @given(st.integers(0, 99), st.sampled_from([0.3, 0.6, 1.0]), st.sampled_from(["one", "each"]), st.booleans())
-def test_arms_and_sets_in_step_record_what_they_record_alone(seed: int, density: float, graphs: str, apart: bool) -> None:
+def test_arms_and_sets_in_step_record_what_they_record_alone(
+    seed: int, density: float, graphs: Graphs, apart: bool
+) -> None:
     together, alone = Crew(wordy), Crew(wordy)
-    dag_for = graphs_of(5, density, seed, graphs)  # type: ignore[arg-type]
+    dag_for = graphs_of(5, density, seed, graphs)
     caps = {"max_tokens": 60, "code_max_tokens": 90 if apart else 60}
     runs = run_arms(together, SETS, dag_for, ARMS, **caps, **merging(together))
     expected = separately(alone, ARMS, dag_for, **caps, **merging(alone))
@@ -129,15 +132,15 @@ def test_failures_are_tried_again_with_those_of_the_other_runs() -> None:
 def test_code_that_passes_is_sent_on_as_it_is_alone() -> None:
     rules = CodeRules(True)
     dag_for = graphs_of(5, 1.0, 2, "one")
-    options = {"max_tokens": 90, "code": rules, **merging(Crew())}
-    runs = run_arms(Crew(wordy), SETS, dag_for, ["vanilla", "moc"], **options)  # type: ignore[arg-type]
+    options: dict[str, Any] = {"max_tokens": 90, "code": rules, **merging(Crew())}
+    runs = run_arms(Crew(wordy), SETS, dag_for, ["vanilla", "moc"], **options)
     assert told(runs) == told(separately(Crew(wordy), ["vanilla", "moc"], dag_for, **options))
     assert any(message.reused_from is not None for run in runs for message in run.messages)
 
 
 def test_cells_rules_and_attacks_in_step_record_what_they_record_alone() -> None:
     crew = Crew(wordy)
-    options: dict[str, object] = {"max_tokens": 60, **merging(crew)}
+    options: dict[str, Any] = {"max_tokens": 60, **merging(crew)}
     fixed = {name: value for name, value in options.items() if name != "k"}
     cells = [(graphs_of(count, 1.0, 4, "one"), k) for count in (3, 5) for k in (1, 3)]
     grid = run_cells(crew, SETS, cells, **fixed)

@@ -41,7 +41,7 @@ def test_help_answers_at_once_and_loads_little() -> None:
         [sys.executable, "-m", "lib", "--help"], cwd=ROOT, capture_output=True, text=True, timeout=60
     )
     assert time.perf_counter() - started < 5  # 0.05 s on an idle machine
-    for command in ("run", "report", "data", "params", "runs", "doctor"):
+    for command in ("run", "sweep", "report", "data", "params", "runs", "doctor"):
         assert command in shown.stdout
     program = "import sys, lib.__main__\nprint(sorted({'numpy', 'torch', 'pandas', 'papermill'} & set(sys.modules)))"
     loaded = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, timeout=60)

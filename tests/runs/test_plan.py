@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from lib.__main__ import main
 from lib.models.receiver import Prompt, Turn
 from lib.models.unloaded import Guessed, Words
 from lib.runs import plan as plan_module
@@ -24,6 +25,7 @@ from lib.runs.tally import Ledger, Tally
 from tests.runs.books import make_checkout, write_notebook
 
 ASKS = """
+from lib.__main__ import main
 from lib.models.receiver import Prompt, Turn
 from lib.runs import start_run
 run = start_run()
@@ -136,11 +138,20 @@ def test_free_replies_are_lengthened_within_their_cap_and_keep_their_answer() ->
 
 
 @given(st.integers(0, 10**6), st.integers(0, 10**6), st.floats(1, 100))
-def test_the_line_goes_through_both_tallies(small: int, large: int, place: float) -> None:
-    one, other = Tally(calls=small), Tally(calls=large)
-    assert other.beyond(one, 0.0).calls == small and other.beyond(one, 1.0).calls == pytest.approx(large)
-    assert other.beyond(one, place).calls >= 0
-    assert (one + other).calls == small + large
+def test_the_line_goes_through_both_tallies_and_never_falls(small: int, more: int, place: float) -> None:
+    one, other = (
+        Tally(calls=small, computed=small, tree=small),
+        Tally(calls=small + more, computed=small + more, tree=9),
+    )
+    assert other.beyond(one, 1.0).calls == pytest.approx(small + more)
+    assert other.beyond(one, place).calls == pytest.approx(small + place * more)
+    assert other.beyond(one, place).tree >= 9
+    assert (one + other).calls == 2 * small + more
+
+
+def test_lengths_of_as_many_questions_are_not_extended() -> None:
+    small, large = Tally(calls=8, computed=8, tree=500), Tally(calls=90, computed=8, tree=560)
+    assert (large.beyond(small, 10.0).tree, large.beyond(small, 10.0).calls) == (560, 828)
 
 
 def test_seconds_follow_from_measured_rates_and_are_blank_without() -> None:
@@ -174,3 +185,21 @@ def _foreseen(tally: Tally) -> Foreseen:
 
     opened = {"m": plan_module.Opened("f", {}, exact=tally.exact)}
     return Foreseen(Plan(Path("10_x.ipynb"), "smoke", {}, {}, "10_x-0"), "rehearsed", {"m": tally}, opened, 1.5, 0.0)
+
+
+def test_a_sweep_is_planned_run_by_run(
+    layout: Layout, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("lib.runs.layout.checkout", lambda outputs=None: layout)
+    monkeypatch.setattr("lib.__main__._stop_on_signals", lambda: None)
+    file = layout.root / "few.yaml"
+    file.write_text("notebook: 11\ngrid:\n  tasks: [2, 3]\n", encoding="utf-8")
+    assert main(["plan", str(file), "--no-probe"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert [line.split()[:4] for line in lines if line.startswith("tasks=")] == [
+        ["tasks=2", "2", "0", "2"],
+        ["tasks=3", "3", "2", "1"],
+    ]
+    assert next(line for line in lines if line.startswith("total")).split()[1:4] == ["5", "2", "3"]
+    assert main(["plan", str(file), "--only", "11"]) == 2
+    assert not layout.outputs.exists()

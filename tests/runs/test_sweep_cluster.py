@@ -125,7 +125,7 @@ def test_ctrl_c_ends_the_runs_with_their_kernels_and_keeps_what_was_finished(tmp
     os.killpg(sweep.pid, signal.SIGINT)  # as a terminal does: to everyone in the foreground
     said, _ = sweep.communicate(timeout=120)
     assert sweep.returncode == 130, said
-    assert "stopping 1 runs" in said and "Traceback" not in said
+    assert "stopping what is under way: 1 of 2 runs" in said and "Traceback" not in said
     assert "error: stopped; what was finished is kept" in said
     assert processes_naming(str(layout.outputs)) == []
     entries = read_index(layout.outputs)[0]
