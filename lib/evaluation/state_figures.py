@@ -48,7 +48,7 @@ def residual_paths(runs: pd.DataFrame, *, panel: str = "observation") -> Figure:
                 axis.plot(own["step"], own["residual"], marker, color=colour, markersize=6, label=plain_text(name, 24))
                 if own["predicted"].notna().any():
                     axis.plot(own["step"], own["predicted"], "--", color=colour, linewidth=1.3, zorder=1.5)
-            _steps(axis, "Share of wrong decisions" if axis is axes[0] else "", plain_text(title, 30))
+            _steps(axis, "Share of wrong decisions" if axis is axes[0] else "", title)
             axis.set_ylim(-0.04, 1.04)
         axes[0].plot([], [], "--", color="0.3", label="fitted law")
         shared_legend(figure, axes)
@@ -65,6 +65,8 @@ def gap_paths(table: pd.DataFrame, *, panel: str = "observation") -> Figure:
     need_columns(table, ["run", "step", "gap", "low", "high", "predicted", panel])
     panels = list(dict.fromkeys(table[panel]))
     names = list(dict.fromkeys(table["run"]))
+    ends = table[["gap", "low", "high", "predicted"]].astype(float)
+    lowest, highest = min(0.0, ends.min().min()), max(0.0, ends.max().max())
     with theme():
         figure, axes = panel_row(len(panels), width=3.1 if len(panels) > 1 else 4.6, margin=0.5, height=3.4)
         for axis, title in zip(axes, panels, strict=False):
@@ -76,7 +78,9 @@ def gap_paths(table: pd.DataFrame, *, panel: str = "observation") -> Figure:
                 axis.plot(at, own["gap"], marker, color=colour, markersize=6, label=plain_text(name, 24))
                 axis.vlines(at, own["low"], own["high"], color=colour, linewidth=1.2)
                 axis.plot(own["step"], own["predicted"], "--", color=colour, linewidth=1.3, zorder=1.5)
-            _steps(axis, "More wrong than the control" if axis is axes[0] else "", plain_text(title, 30))
+            _steps(axis, "More wrong than the control" if axis is axes[0] else "", title)
+            if pd.notna(lowest) and pd.notna(highest):
+                axis.set_ylim(lowest - 0.06, highest + 0.06)  # one scale for all panels
         axes[0].plot([], [], "--", color="0.3", label="fitted law")
         shared_legend(figure, axes)
     return finished(figure)
@@ -98,25 +102,30 @@ def bought_hits(table: pd.DataFrame, *, panel: str = "family") -> Figure:
             axis.axhline(0, color="0.3", linewidth=0.9, zorder=1)
             for row in table[table[panel] == title].to_dict("records"):
                 place = names.index(row["intervention"])
-                colour, marker = PALETTE[(0, 2, 1, 4, 8, 9)[place % 6]], _MARKS[place % len(_MARKS)]
+                colour, marker = PALETTE[(0, 2, 1, 4, 5, 9)[place % 6]], _MARKS[place % len(_MARKS)]
                 # Interventions that take the same tokens are drawn beside each other.
-                at = row["tokens"] * 1.08 ** (place - (len(names) - 1) / 2)
+                at = row["tokens"] * 1.14 ** (place - (len(names) - 1) / 2)
                 if not (pd.isna(row["low"]) or pd.isna(row["high"])):
                     axis.plot([at, at], [row["low"], row["high"]], color=colour, linewidth=1.3, zorder=2)
                 axis.plot([at], [row["gain"]], marker, color=colour, markersize=7, label=plain_text(row["intervention"], 30))
             axis.set_xscale("log")
             axis.set_xlabel("Tokens an episode")
             axis.set_ylabel("Hits gained an episode" if axis is axes[0] else "")
-            axis.set_title(plain_text(title, 30))
+            _title(axis, title)
         shared_legend(figure, axes)
     return finished(figure)
 
 
-def _steps(axis: Axes, ylabel: str, title: str) -> None:
+def _title(axis: Axes, title: object) -> None:
+    text = plain_text(title, 40)
+    axis.set_title(text, fontsize=10 if len(text) <= 30 else 8)
+
+
+def _steps(axis: Axes, ylabel: str, title: object) -> None:
     axis.xaxis.set_major_locator(MaxNLocator(integer=True, nbins=8))
     axis.set_xlabel("Step")
     axis.set_ylabel(ylabel)
-    axis.set_title(title)
+    _title(axis, title)
 
 
 def _run_look(name: str, place: int) -> tuple[Any, str]:

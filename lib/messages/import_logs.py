@@ -2,18 +2,19 @@
 
 Context
 -------
-Four families of logs are known: AutoGen dumps, LangChain and LangGraph message lists, OpenAI chat lists, and OpenTelemetry spans of the
-GenAI conventions. Each has a module that says which shapes it reads. Which one a file is in is seen from its content, never from its name.
+Four families of logs are known: AutoGen dumps, LangChain and LangGraph message lists, OpenAI chat lists, and
+OpenTelemetry spans of the GenAI conventions. Each has a module that says which shapes it reads. Which one a file is
+in is seen from its content, never from its name.
 
 Intuition
 ---------
-`read_log` answers who said what to whom, in which order. What to do with it is `lib.messages.free_text`: cut it into packets whose exact bytes
-can be counted, so that a receiver can be asked again without each of them.
+`read_log` answers who said what to whom, in which order. What to do with it is `lib.messages.free_text`: cut it into
+packets whose exact bytes can be counted, so that a receiver can be asked again without each of them.
 
 How to read the result
 ----------------------
-`import_table` says in one table how many records became messages and what became of the rest; the counts are part of the result, not a
-warning that scrolls by.
+`import_table` says in one table how many records became messages and what became of the rest; the counts are part of
+the result, not a warning that scrolls by.
 
 Not covered: what a log leaves out. Most formats do not say who heard a message, see `lib.messages.logged`.
 """

@@ -1,8 +1,9 @@
 """The text of a message's content, and the tool calls beside it, in the forms that chat formats share.
 
-Content is a text, nothing, or a list of parts. Parts with text are joined by a line feed, in order; parts without (images, audio, files) are
-counted and stay with the message as they came. Thoughts (`reasoning`, `thinking`) were not said to anybody and are no text either. A
-content that is an object is its JSON. A tool call whose name says that control passes to an agent (`transfer_to_billing`) is a hand-off.
+Content is a text, nothing, or a list of parts. Parts with text are joined by a line feed, in order; parts without
+(images, audio, files) are counted and stay with the message as they came. Thoughts (`reasoning`, `thinking`) were not
+said to anybody and are no text either. A content that is an object is its JSON. A tool call whose name says that
+control passes to an agent (`transfer_to_billing`) is a hand-off.
 
 Not covered: what an image shows.
 """

@@ -1,8 +1,9 @@
 """Read the JSON values of a log file, line by line where it is JSON Lines, with the number of every line that is none.
 
-A byte order mark says the encoding (UTF-8, UTF-16 or UTF-32, as some shells write); without one it is UTF-8. Only a line feed ends a line:
-U+2028 and its like may stand inside a text. A line that is not JSON, or not UTF-8, is reported and the next one is read. A torn last line is
-such a line. One value in the whole file, over however many lines, is read at once.
+A byte order mark says the encoding (UTF-8, UTF-16 or UTF-32, as some shells write); without one it is UTF-8. Only a
+line feed ends a line: U+2028 and its like may stand inside a text. A line that is not JSON, or not UTF-8, is reported
+and the next one is read. A torn last line is such a line. One value in the whole file, over however many lines, is
+read at once.
 
 Not covered: compressed files, several values on one line, YAML.
 """

@@ -2,23 +2,25 @@
 
 Context
 -------
-Real logs have no typed four-field messages. What every format can say is who spoke, to whom, what, in which order and, with luck, when
-and at what cost in tokens. `LoggedMessage` holds that and nothing else by name; every other field of the record stays in `extra`.
+Real logs have no typed four-field messages. What every format can say is who spoke, to whom, what, in which order
+and, with luck, when and at what cost in tokens. `LoggedMessage` holds that and nothing else by name; every other
+field of the record stays in `extra`.
 
 Intuition
 ---------
-An import is honest if its parts add up. Each record of a log becomes a message, or is counted in `skipped` under the reason, or stands in
-`problems` with its line and field. What was changed on the way (a lone surrogate, a doubled id, a time that runs backwards) is counted in
-`notes`.
+An import is honest if its parts add up. Each record of a log becomes a message, or is counted in `skipped` under the
+reason, or stands in `problems` with its line and field. What was changed on the way (a lone surrogate, a doubled id,
+a time that runs backwards) is counted in `notes`.
 
 How to read the result
 ----------------------
-`receivers` are the agents that the log names or shows to have heard the message. Where it says nothing, `broadcast` is True and the
-receivers are all other agents of the conversation, which is how a group chat works and an assumption all the same. `usage` is None
-where tokens were not counted; a count of 0 prompt tokens, which no call can have, is read as not counted.
+`receivers` are the agents that the log names or shows to have heard the message. Where it says nothing, `broadcast`
+is True and the receivers are all other agents of the conversation, which is how a group chat works and an assumption
+all the same. `usage` is None where tokens were not counted; a count of 0 prompt tokens, which no call can have, is
+read as not counted.
 
-Not covered: images, audio and other parts without text (kept in `extra`, counted); an object that names a key twice (the last counts, as
-JSON readers do).
+Not covered: images, audio and other parts without text (kept in `extra`, counted); an object that names a key twice
+(the last counts, as JSON readers do).
 """
 
 from __future__ import annotations

@@ -1,12 +1,13 @@
 """Read AutoGen dumps: chat histories of 0.2 and typed messages of 0.4.
 
-0.4 shapes: a list of dumped messages ``{"type": "TextMessage", "source", "content", "models_usage", "created_at", ...}``, one a line, or inside
-``{"messages": [...]}`` (a task's result) or the state of a team (``message_thread``). A `HandoffMessage` names its receiver. Requests and
-results of tools are messages of their own; thoughts and memory queries are events, which nobody else hears. Chunks of a stream repeat the
-message that follows and are counted, not kept.
+0.4 shapes: a list of dumped messages ``{"type": "TextMessage", "source", "content", "models_usage", "created_at",
+...}``, one a line, or inside ``{"messages": [...]}`` (a task's result) or the state of a team (``message_thread``). A
+`HandoffMessage` names its receiver. Requests and results of tools are messages of their own; thoughts and memory
+queries are events, which nobody else hears. Chunks of a stream repeat the message that follows and are counted, not
+kept.
 
-0.2 shapes: ``{"chat_history": [...]}``, ``{agent: [...]}`` as `chat_messages` holds it, or a list of ``{"content", "role", "name"}``. The role
-there is a point of view; who spoke is the name.
+0.2 shapes: ``{"chat_history": [...]}``, ``{agent: [...]}`` as `chat_messages` holds it, or a list of ``{"content",
+"role", "name"}``. The role there is a point of view; who spoke is the name.
 
 Not covered: the runtime's SQLite logs.
 """

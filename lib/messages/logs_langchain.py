@@ -1,12 +1,13 @@
 """Read message lists of LangChain and LangGraph.
 
-Shapes of one message: ``{"type": "human", "data": {...}}`` (`messages_to_dict`), the constructor form ``{"lc": 1, "id": [..., "HumanMessage"],
-"kwargs": {...}}``, a plain dump ``{"type": "ai", "content": ..., "tool_calls": [...]}``, or a pair ``["human", "text"]``. They stand in a list, one
-a line, or in a state: ``{"messages": [...]}``, ``{"values": {"messages": [...]}}``, or an update ``{node: {"messages": [...]}}`` as a stream of a
-graph gives it, one a line.
+Shapes of one message: ``{"type": "human", "data": {...}}`` (`messages_to_dict`), the constructor form ``{"lc": 1,
+"id": [..., "HumanMessage"], "kwargs": {...}}``, a plain dump ``{"type": "ai", "content": ..., "tool_calls": [...]}``,
+or a pair ``["human", "text"]``. They stand in a list, one a line, or in a state: ``{"messages": [...]}``,
+``{"values": {"messages": [...]}}``, or an update ``{node: {"messages": [...]}}`` as a stream of a graph gives it, one
+a line.
 
-Sender is the message's ``name``, else the node of the update, else its type. In a stream of states every state repeats the list so far:
-messages whose id and text were there before are counted, not kept twice.
+Sender is the message's ``name``, else the node of the update, else its type. In a stream of states every state
+repeats the list so far: messages whose id and text were there before are counted, not kept twice.
 
 Not covered: checkpoints in a database.
 """

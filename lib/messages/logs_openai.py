@@ -1,11 +1,13 @@
-"""Read chat lists of the OpenAI form: messages, requests with their responses, JSON Lines of both, and items of the Responses interface.
+"""Read chat lists of the OpenAI form: messages, requests with their responses, JSON Lines of both, and items of the
+Responses interface.
 
-Shapes: a list of ``{"role", "content", "name"?, "tool_calls"?}``; one such message a line; a request ``{"messages": [...]}``, alone or as
-``body`` (batch files), ``request`` or beside ``response``, whose ``choices`` are said last; ``{"input": ..., "output": [...]}``.
+Shapes: a list of ``{"role", "content", "name"?, "tool_calls"?}``; one such message a line; a request ``{"messages":
+[...]}``, alone or as ``body`` (batch files), ``request`` or beside ``response``, whose ``choices`` are said last;
+``{"input": ..., "output": [...]}``.
 
-A file of requests repeats the history in every line. A request whose list begins with all that is known of an earlier conversation goes on
-with it, and only what is new becomes a message; the rest is counted. Any other request opens a conversation of its own, such as the other
-agents of a team, each with its own instructions.
+A file of requests repeats the history in every line. A request whose list begins with all that is known of an earlier
+conversation goes on with it, and only what is new becomes a message; the rest is counted. Any other request opens a
+conversation of its own, such as the other agents of a team, each with its own instructions.
 
 Sender is ``name`` where there is one, else the role. A chat list names no receiver, see `lib.messages.logged`.
 

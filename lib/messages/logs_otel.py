@@ -2,22 +2,25 @@
 
 Context
 -------
-A trace is no chat. Every call repeats the history that it was given, a message appears in the span that said it and again in every span that
-heard it, and spans are written when they end. The convention has changed its shapes several times (`lib.messages.otel_spans`) and has not
-settled how one agent hands over to another.
+A trace is no chat. Every call repeats the history that it was given, a message appears in the span that said it and
+again in every span that heard it, and spans are written when they end. The convention has changed its shapes several
+times (`lib.messages.otel_spans`) and has not settled how one agent hands over to another.
 
 Intuition
 ---------
-The trace is played back in time. When a span begins, what it read is compared with what has been said: a text that is known is not new, but its
-reader now counts among the receivers; a text that nobody said is a message of its own, by its name, by the agent that called, or by its role.
-When a span ends, what it said is new, unless an enclosing or enclosed span of the same agent has it already.
+The trace is played back in time. When a span begins, what it read is compared with what has been said: a text that is
+known is not new, but its reader now counts among the receivers; a text that nobody said is a message of its own, by
+its name, by the agent that called, or by its role. When a span ends, what it said is new, unless an enclosing or
+enclosed span of the same agent has it already.
 
-Hand-offs are seen in all three forms: a tool call such as ``transfer_to_x`` or attributes that name source and target; a child span of another
-agent, whose task then comes from the agent of the parent span; and names of senders in the history.
+Hand-offs are seen in all three forms: a tool call such as ``transfer_to_x`` or attributes that name source and
+target; a child span of another agent, whose task then comes from the agent of the parent span; and names of senders
+in the history.
 
 How to read the result
 ----------------------
-Receivers are agents that demonstrably read the message. One that nobody read later goes back to the agent of the parent span, or to the user.
+Receivers are agents that demonstrably read the message. One that nobody read later goes back to the agent of the
+parent span, or to the user.
 
 Not covered: links between traces.
 """

@@ -1,11 +1,12 @@
 """Spans of the OpenTelemetry GenAI conventions, and what each of them says was read and said.
 
-Shapes of a file: OTLP JSON (``resourceSpans`` > ``scopeSpans`` > ``spans``), whole or one batch a line; flat spans as the console exporter prints
-them (``context.span_id``, ``parent_id``, plain attributes), in a list or one a line.
+Shapes of a file: OTLP JSON (``resourceSpans`` > ``scopeSpans`` > ``spans``), whole or one batch a line; flat spans as
+the console exporter prints them (``context.span_id``, ``parent_id``, plain attributes), in a list or one a line.
 
-Shapes of content, all met in the wild because the convention moved: attributes ``gen_ai.input.messages`` and ``gen_ai.output.messages`` (JSON of
-``{"role", "parts"}``), the same on an event; events ``gen_ai.user.message`` ... ``gen_ai.choice``; events ``gen_ai.content.prompt`` and
-``gen_ai.content.completion``; numbered attributes ``gen_ai.prompt.0.content`` and ``llm.input_messages.0.message.content``.
+Shapes of content, all met in the wild because the convention moved: attributes ``gen_ai.input.messages`` and
+``gen_ai.output.messages`` (JSON of ``{"role", "parts"}``), the same on an event; events ``gen_ai.user.message`` ...
+``gen_ai.choice``; events ``gen_ai.content.prompt`` and ``gen_ai.content.completion``; numbered attributes
+``gen_ai.prompt.0.content`` and ``llm.input_messages.0.message.content``.
 
 Not covered: protobuf files; content that an exporter moved elsewhere and left a link to.
 """

@@ -202,10 +202,10 @@ def segment_text(text: str, method: Method = "typed") -> list[Segment]:
     if method == "message":
         return [Segment("message", text, text.strip())]
     if method == "sentence":
-        return _merge(_sentences(text))
+        return merge_short(_sentences(text))
     if method == "typed":
         markers = list(_MARKER.finditer(text))
-        return _merge(_fields(text, markers) if markers else _sentences(text))
+        return merge_short(_fields(text, markers) if markers else _sentences(text))
     raise ValueError(f"packet method {method!r} is unknown: use one of {', '.join(METHODS)}")
 
 
@@ -260,7 +260,7 @@ def _segment(kind: str, span: str) -> Segment:
     return Segment(kind, span, span.strip())
 
 
-def _merge(parts: list[Segment]) -> list[Segment]:
+def merge_short(parts: list[Segment]) -> list[Segment]:
     """Join every fragment with fewer than `MIN_WORDS` words of content to the segment before it; the host keeps its type."""
     groups: list[list[Segment]] = []
     for part in parts:

@@ -114,8 +114,26 @@ def content_hashes(notebook: Path, layout: Layout) -> dict[str, str]:
 
 
 def run_id(notebook: Path, parameters: Mapping[str, Any], hashes: Mapping[str, str]) -> str:
-    """Return `<stem>-<12 hexadecimal digits>` for a notebook with these parameters and contents."""
-    return f"{notebook.stem}-{digest(notebook.stem, dict(parameters), dict(hashes))[:12]}"
+    """Return `<stem>-<12 hexadecimal digits>` for a notebook with these parameters and contents.
+
+    A parameter that names a file, from the checkout or with its whole path, counts with the file's content: another log under the same name
+    is another run.
+    """
+    named = {name: path for name, value in parameters.items() if (path := _named_file(value)) is not None}
+    contents = {name: hashlib.sha256(path.read_bytes()).hexdigest() for name, path in named.items()}
+    counted = {**hashes, "files": contents} if contents else dict(hashes)
+    return f"{notebook.stem}-{digest(notebook.stem, dict(parameters), counted)[:12]}"
+
+
+def _named_file(value: Any) -> Path | None:
+    """Return the file that a parameter names, or None; model weights are not read here, a receiver's fingerprint names them."""
+    if not isinstance(value, str) or value.endswith((".gguf", ".safetensors")):
+        return None
+    try:
+        path = LIBRARY.parent / value
+        return path if path.is_file() else None
+    except (OSError, ValueError):  # a text that can be no path
+        return None
 
 
 def _number(stem: str) -> int | None:
