@@ -106,7 +106,8 @@ def packet_ranking(case: LogCase, effects: pd.DataFrame, outcomes: pd.DataFrame)
     Returns
     -------
     DataFrame: ``rank`` (from 1; ties by packet id), ``packet_id``, ``sender``, ``place`` (in the log's file), ``type``,
-    ``bytes`` (on the wire), ``rce``, ``sufficiency``, ``necessity``, ``answer_alone``, ``answer_without``, ``text``. Effects are null where a call failed.
+    ``bytes`` (on the wire), ``rce``, ``sufficiency``, ``necessity``, ``answer_alone``, ``answer_without``, ``text``.
+    Effects are null where a call failed.
     """
     answers = {name: row["score"] for row in outcomes.to_dict("records") for name in row["contexts"]}
     by_id = {packet.packet_id: packet for packet in case.packets}

@@ -159,7 +159,9 @@ def _judged_steps(
         per_step(judged, one).assign(policy=name, overhead=extra[name][np.arange(len(one)), one])
         for name, one in chosen.items()
     ]
-    rows.insert(1, _chance(judged, chosen["selector"]).assign(policy=CHANCE, overhead=np.nan if overhead is None else 0.0))
+    rows.insert(
+        1, _chance(judged, chosen["selector"]).assign(policy=CHANCE, overhead=np.nan if overhead is None else 0.0)
+    )
     frame = pd.concat(rows, ignore_index=True)
     paid = frame.pop("overhead")
     frame["decision_tokens"] = frame["tokens"] + paid

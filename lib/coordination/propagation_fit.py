@@ -59,9 +59,7 @@ class PropagationFit(msgspec.Struct, frozen=True):
     steps: int
 
 
-def fit_propagation(
-    runs: pd.DataFrame, *, maximum: float = 1.0, near: PropagationFit | None = None
-) -> PropagationFit:
+def fit_propagation(runs: pd.DataFrame, *, maximum: float = 1.0, near: PropagationFit | None = None) -> PropagationFit:
     """Fit one g, d and k to all runs by least squares, with clipping.
 
     Parameters

@@ -69,7 +69,9 @@ def policy_table(
     """
     need_columns(steps, [*by, *values, *cluster, "oracle_only"])
     if "policy" not in by or not {accuracy, tokens} <= set(values):
-        raise ValueError(f"by must hold policy, and values {accuracy!r} and {tokens!r}; got {list(by)} and {list(values)}")
+        raise ValueError(
+            f"by must hold policy, and values {accuracy!r} and {tokens!r}; got {list(by)} and {list(values)}"
+        )
     rows = []
     for key, own in steps.groupby(list(by), sort=False):
         clusters = _clusters(own, cluster)

@@ -34,7 +34,9 @@ _TERMS = {"gain": "Gain (nats)", "tax": "Tax (accuracy)", "cost": "Cost (tokens)
 _MARKS = ("o", "^", "s", "D", "v", "P", "X", "h")
 
 
-def term_dots(signals: pd.DataFrame, *, terms: tuple[str, ...] = ("gain", "tax", "cost"), group: str = "regime") -> Figure:
+def term_dots(
+    signals: pd.DataFrame, *, terms: tuple[str, ...] = ("gain", "tax", "cost"), group: str = "regime"
+) -> Figure:
     """Draw the mean of each term for every action, a mark for each group, a panel for each term.
 
     Parameters
@@ -55,7 +57,7 @@ def term_dots(signals: pd.DataFrame, *, terms: tuple[str, ...] = ("gain", "tax",
                 heights, values = ([row[i] for row in rows] for i in (0, 1))
                 axis.plot(values, heights, marker, color=colour, markersize=6, label=plain_text(name, 28))
             axis.set_yticks(range(len(actions)), actions if axis is axes[0] else [""] * len(actions))
-            axis.set_ylim(len(actions) - 0.5, -0.5)
+            axis.set_ylim(max(1, len(actions)) - 0.5, -0.5)
             axis.set_xlim(left=min(0.0, axis.get_xlim()[0]))
             axis.xaxis.set_major_locator(MaxNLocator(4))
             axis.set_title(_TERMS.get(term, plain_text(term)))
@@ -134,7 +136,9 @@ def policy_frontier(
             for row in here.to_dict("records"):
                 if row["policy"] == "selector" and not pd.isna(row.get("tokens")) and not pd.isna(row[tokens]):
                     ends_at = [row["tokens"], row[tokens]]
-                    axis.plot(ends_at, [row[accuracy]] * 2, ":", color=PALETTE[3], linewidth=1.4, label="price of choosing")
+                    axis.plot(
+                        ends_at, [row[accuracy]] * 2, ":", color=PALETTE[3], linewidth=1.4, label="price of choosing"
+                    )
                 _point(axis, row, accuracy, tokens)
             if len(known) and known.min() > 0 and known.max() > 8 * known.min():
                 axis.set_xscale("log")
@@ -159,7 +163,11 @@ def calibration_curves(sweep: pd.DataFrame) -> Figure:
     ----------
     sweep : ``fraction``, and mean and sd of ``accuracy``, ``utility`` and ``cost_share`` (as ``<name>_mean``, ``<name>_sd``)
     """
-    parts = {"accuracy": "Joint accuracy", "utility": "Accuracy - 1e-4 tokens", "cost_share": "Tokens / always compress"}
+    parts = {
+        "accuracy": "Joint accuracy",
+        "utility": "Accuracy - 1e-4 tokens",
+        "cost_share": "Tokens / always compress",
+    }
     need_columns(sweep, ["fraction", *(f"{name}_{end}" for name in parts for end in ("mean", "sd"))])
     with theme():
         figure, axes = panel_row(len(parts), width=2.5, margin=0.4, height=2.6)

@@ -68,8 +68,8 @@ def sign_prediction(
 
     Returns
     -------
-    DataFrame, one row a score: ``score``, ``items``, ``lost``, ``tasks``, ``negative`` (items that harm), ``auc``, ``auc_low``, ``auc_high``,
-    ``separates`` (null without an interval), ``correlation`` (Spearman of score and minus effect), ``correlation_low``,
+    DataFrame, one row a score: ``score``, ``items``, ``lost``, ``tasks``, ``negative`` (items that harm), ``auc``, ``auc_low``,
+    ``auc_high``, ``separates`` (null without an interval), ``correlation`` (Spearman of score and minus effect), ``correlation_low``,
     ``correlation_high``, ``undefined`` (share of draws without an area)
 
     Raises
@@ -94,9 +94,13 @@ def sign_prediction(
                 "lost": len(frame) - len(known),
                 "tasks": len(names),
                 "negative": int((effects < NEGATIVE).sum()),
-                "auc": area, "auc_low": ends[0][0], "auc_high": ends[0][1],
+                "auc": area,
+                "auc_low": ends[0][0],
+                "auc_high": ends[0][1],
                 "separates": bool(ends[0][0] > 0.5 or ends[0][1] < 0.5) if bounded else None,
-                "correlation": spearman(worse, -effects), "correlation_low": ends[1][0], "correlation_high": ends[1][1],
+                "correlation": spearman(worse, -effects),
+                "correlation_low": ends[1][0],
+                "correlation_high": ends[1][1],
                 "undefined": float(np.isnan(draws[:, 0]).mean()) if len(draws) else math.nan,
             }
         )

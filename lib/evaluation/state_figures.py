@@ -107,7 +107,9 @@ def bought_hits(table: pd.DataFrame, *, panel: str = "family") -> Figure:
                 at = row["tokens"] * 1.14 ** (place - (len(names) - 1) / 2)
                 if not (pd.isna(row["low"]) or pd.isna(row["high"])):
                     axis.plot([at, at], [row["low"], row["high"]], color=colour, linewidth=1.3, zorder=2)
-                axis.plot([at], [row["gain"]], marker, color=colour, markersize=7, label=plain_text(row["intervention"], 30))
+                axis.plot(
+                    [at], [row["gain"]], marker, color=colour, markersize=7, label=plain_text(row["intervention"], 30)
+                )
             axis.set_xscale("log")
             axis.set_xlabel("Tokens an episode")
             axis.set_ylabel("Hits gained an episode" if axis is axes[0] else "")

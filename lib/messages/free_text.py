@@ -45,7 +45,11 @@ _FENCE = re.compile(r"\s{0,3}(```|~~~)")
 
 
 def heard_by(
-    messages: Sequence[LoggedMessage], agent: str = "", kinds: Collection[str] = SPOKEN
+    messages: Sequence[LoggedMessage],
+    agent: str = "",
+    *,
+    without: Collection[str] = (),
+    kinds: Collection[str] = SPOKEN,
 ) -> tuple[list[LoggedMessage], dict[str, int]]:
     """Return the messages that an agent had heard when it spoke last, and counts of the others by reason.
 
@@ -53,6 +57,7 @@ def heard_by(
     ----------
     messages : one conversation, in order
     agent : whose place a receiver is to take; empty takes every message
+    without : senders to leave out, e.g. the user whose request is the question
     kinds : kinds of messages that count as heard
 
     Raises
@@ -73,6 +78,8 @@ def heard_by(
             left[f"of kind {message.kind}"] += 1
         elif message.sender == agent:
             left[f"said by {agent} itself"] += 1
+        elif message.sender in without:
+            left[f"said by {message.sender}"] += 1
         elif agent and agent not in message.receivers:
             left[f"not heard by {agent}"] += 1
         elif not message.text.strip():

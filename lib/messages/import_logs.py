@@ -66,7 +66,7 @@ def read_log(path: str | Path, format: Format = "auto", *, strict: bool = False)
     out = Collector()
     values = read_values(path)
     probed: list[Value | Problem] = []
-    name = format if format != "auto" else ""
+    name: str = format if format != "auto" else ""
     for found in values if not name else ():
         probed.append(found)
         name = _format_of(found.content) if isinstance(found, Value) else ""

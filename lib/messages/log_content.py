@@ -61,9 +61,9 @@ def read_content(content: Any) -> Content:
         said = part if isinstance(part, str) else _said(part, kind)
         if said is not None:
             texts.append(said)
-        elif kind in CALL_PARTS:
+        elif isinstance(part, Mapping) and kind in CALL_PARTS:
             calls.append(read_call(part))
-        elif kind in RESULT_PARTS:
+        elif isinstance(part, Mapping) and kind in RESULT_PARTS:
             value = next((part[name] for name in ("content", "response", "result", "output") if name in part), None)
             results.append((_text_of(part, "tool_use_id", "call_id", "id"), read_content(value).text))
         else:
@@ -76,7 +76,8 @@ def read_call(record: Any) -> Call:
     """Return a tool call of any of the forms in use; a name that is missing is empty."""
     if not isinstance(record, Mapping):
         return Call("", "", as_text(record))
-    inner = record.get("function") if isinstance(record.get("function"), Mapping) else record
+    function = record.get("function")
+    inner = function if isinstance(function, Mapping) else record
     arguments = next((inner[name] for name in ("arguments", "args", "input") if name in inner), "")
     known = {"id", "call_id", "function", "name", "arguments", "args", "input", "type"}
     return Call(

@@ -71,8 +71,8 @@ def log_renderer(options: Sequence[str] = (), characters: int = 120) -> Callable
 
     def render(task: Task, packets: Sequence[Packet]) -> Prompt:
         turns = [Turn("system", RULES)]
-        for lines, query, reply in SHOTS:
-            turns += [Turn("user", receiver_text(query, lines)), Turn("assistant", json.dumps({"answer": reply}))]
+        for told, query, reply in SHOTS:
+            turns += [Turn("user", receiver_text(query, told)), Turn("assistant", json.dumps({"answer": reply}))]
         lines = [packet_line(packet) for packet in sorted(packets, key=lambda packet: packet.packet_id)]
         turns.append(Turn("user", receiver_text(query_line(task), lines)))
         return Prompt(tuple(turns), schema)

@@ -172,13 +172,13 @@ def _lists(value: Any) -> list[tuple[str, list[Any]]]:
     for inner in (value, value.get("values"), value.get("channel_values")):
         if isinstance(inner, Mapping) and _holds(inner.get("messages")):
             return [("", inner["messages"])]
-    updates = value.get("data") if isinstance(value.get("data"), Mapping) else value
-    found = [
+    data = value.get("data")
+    updates = data if isinstance(data, Mapping) else value
+    return [
         (str(node), update["messages"])
         for node, update in updates.items()
         if isinstance(update, Mapping) and _holds(update.get("messages"))
     ]
-    return found
 
 
 def _holds(listed: Any) -> bool:

@@ -94,7 +94,9 @@ def test_an_outcome_never_moves_the_choice_at_its_own_instance() -> None:
     deployable = fold & ~before.steps["oracle_only"]
     columns = ["policy", "step_id", "action", "tokens"]
     pd.testing.assert_frame_equal(before.steps.loc[deployable, columns], after.steps.loc[deployable, columns])
-    assert not before.steps.loc[deployable, "hit"].equals(after.steps.loc[deployable, "hit"]), "the outcomes were others"
+    assert not before.steps.loc[deployable, "hit"].equals(after.steps.loc[deployable, "hit"]), (
+        "the outcomes were others"
+    )
 
 
 def test_fixed_prices_choose_by_these_prices() -> None:

@@ -103,7 +103,9 @@ def test_the_selector_runs_over_forms_and_pays_for_every_reply() -> None:
     outcomes = pd.DataFrame({"step_id": table["task_id"], "instance_id": table["task_id"], "regime": "bridge"})
     outcomes = outcomes.assign(action=table["action"], hit=hit, tokens=(table["read"] + table["written"]).astype(float))
     steps = crossfit(form_signals(table), outcomes, folds=2, overhead=overhead, gate=None).steps.set_index("policy")
-    assert steps.loc["selector", "action"].tolist() == ["skip", "compress"] * 3 or steps.loc["selector", "hit"].eq(1).all()
+    assert (
+        steps.loc["selector", "action"].tolist() == ["skip", "compress"] * 3 or steps.loc["selector", "hit"].eq(1).all()
+    )
     assert steps.loc["selector", "decision_tokens"].eq(730.0).all(), "three replies, whatever was chosen"
 
 

@@ -44,7 +44,9 @@ def test_a_null_is_never_averaged_away_and_one_instance_has_no_interval() -> Non
     assert single["hit"].notna().all() and single["hit_low"].isna().all()
     apart = steps()
     apart["regime"] = apart["step_id"]
-    assert policy_table(apart.assign(instance_id="one"), **FEW)["instances"].eq(12).all(), "an id counts within its regime"
+    assert policy_table(apart.assign(instance_id="one"), **FEW)["instances"].eq(12).all(), (
+        "an id counts within its regime"
+    )
 
 
 @settings(max_examples=30, deadline=None)
@@ -69,7 +71,9 @@ def test_a_paired_difference_is_as_sure_as_the_pairs() -> None:
     table = ahead_of(steps(), "selector", **FEW).set_index("value")
     assert table["policy"].eq("always skip").all() and table.loc["decision_tokens", "low"] == 100.0
     same = steps()
-    same["hit"] = same["hit"].where(same["policy"] != "selector", 0.25)  # both lose and win at the same steps, one always by 0.25
+    same["hit"] = same["hit"].where(
+        same["policy"] != "selector", 0.25
+    )  # both lose and win at the same steps, one always by 0.25
     same.loc[same["policy"] == "selector", "hit"] += same.loc[same["policy"] == "always skip", "hit"].to_numpy()
     shifted = ahead_of(same, "selector", **FEW).set_index("value").loc["hit"]
     assert shifted[["difference", "low", "high"]].tolist() == pytest.approx([0.25] * 3), "what is shared cancels"

@@ -15,9 +15,7 @@ from lib.evaluation.sign_prediction import area_under_curve, sign_prediction
 @given(st.lists(st.tuples(st.integers(0, 5), st.booleans()), min_size=1, max_size=15))
 def test_the_area_is_the_share_of_pairs_in_order(items: list[tuple[int, bool]]) -> None:
     scores, positive = np.array([one for one, _ in items], float), np.array([one for _, one in items])
-    pairs = [
-        (a > b) + 0.5 * (a == b) for a, bad in items if bad for b, other in items if not other
-    ]
+    pairs = [(a > b) + 0.5 * (a == b) for a, bad in items if bad for b, other in items if not other]
     found = area_under_curve(scores, positive)
     assert np.isnan(found) if not pairs else found == pytest.approx(np.mean(pairs))
     assert np.isnan(found) or area_under_curve(-scores, positive) == pytest.approx(1 - found)
@@ -33,7 +31,9 @@ def packets(tasks: int = 20, seed: int = 0) -> pd.DataFrame:
 
 def test_a_score_that_knows_is_told_from_one_that_does_not() -> None:
     table = sign_prediction(packets(), ["knows", "blind", "flat"], resamples=200).set_index("score")
-    assert table.loc["knows", "auc"] > 0.9 and table.loc["knows", "separates"] and table.loc["knows", "correlation"] > 0.7
+    assert (
+        table.loc["knows", "auc"] > 0.9 and table.loc["knows", "separates"] and table.loc["knows", "correlation"] > 0.7
+    )
     assert not table.loc["blind", "separates"] and table.loc["blind", "auc_low"] < 0.5 < table.loc["blind", "auc_high"]
     flat = table.loc["flat"]
     assert flat["auc"] == 0.5 and not flat["separates"] and np.isnan(flat["correlation"])
@@ -56,7 +56,9 @@ def test_nothing_harmful_has_no_area_and_one_task_no_interval() -> None:
     rare = packets()
     rare["rce"] = 0.1
     rare.loc[0, "rce"] = -0.1
-    assert 0.2 < sign_prediction(rare, ["knows"], resamples=300).iloc[0]["undefined"] < 0.6, "most of 20 tasks have none"
+    assert 0.2 < sign_prediction(rare, ["knows"], resamples=300).iloc[0]["undefined"] < 0.6, (
+        "most of 20 tasks have none"
+    )
 
 
 def test_effects_below_the_resolution_are_no_harm() -> None:
