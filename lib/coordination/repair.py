@@ -13,9 +13,9 @@ profit: from the second on, the first that reads a mended log.
 
 How to read the result
 ----------------------
-A row an intervention and episode: ``gained`` hits over these steps, and the ``tokens`` that the intervention takes in the episode. Repair is
-the experimenter's: knowing *which* entry is wrong costs nothing here, and would cost most in use. So hits per token of a repair
-are a bound from above.
+A row an intervention and episode: ``delta``, the hits it gains over these steps, and the ``tokens`` that it takes. Repair is the
+experimenter's: knowing *which* entry is wrong costs nothing here, and would cost most in use. So hits per token of a repair are
+a bound from above.
 
 Not covered: intervals (`lib.evaluation.paired_gain`); repairs by agents.
 """
@@ -101,7 +101,7 @@ def intervention_gains(scored: pd.DataFrame, costs: pd.DataFrame, *, first: int 
     for name, (before, after, parts) in INTERVENTIONS.items():
         if not all(one in set(zip(later["run"], later["observation"], strict=True)) for one in (before, after)):
             continue
-        for instance in totals.loc[before].index:
+        for instance in sorted(set(later["instance_id"])):
             left, right = totals.loc[(*after, instance)], totals.loc[(*before, instance)]
             tokens = int(paid.loc[instance, sorted(parts)].sum())
             rows.append((name, instance, int(counts.loc[(*before, instance)]), left, right, left - right, tokens))

@@ -56,7 +56,7 @@ def measured_outcomes(measured: Measured, sets: Mapping[str, StepSet], *, snap: 
 
 def used_steps(
     name: str,
-    done: Mapping[str, Sequence[Choice]] | Mapping[str, Sequence[Controlled]],
+    done: Mapping[str, Sequence[Choice | Controlled]],
     sets: Mapping[str, StepSet],
     fold_of: Mapping[str, int],
     *,
@@ -75,10 +75,7 @@ def used_steps(
         scored = score_records([one.record for one in own], sets[family].gold, sets[family].steps, snap=snap)
         for one, hit in zip(own, scored["hit_joint"], strict=True):
             step = step_name(family, one.step_id)
-            is_choice = isinstance(one, Choice)
-            paid = one.cost.decision_tokens if is_choice else one.decision_tokens
-            arm = one.cost.arm_tokens if is_choice else _arm_tokens(one)
-            action = one.action if is_choice else one.verdict.lower()
+            action, arm, paid = _taken(one)
             instance = one.record.instance_id
             rows.append((name, fold_of[step], step, instance, family, action, hit, arm, None, paid, None, False))
     frame = pd.DataFrame(rows, columns=list(USED))
@@ -102,5 +99,9 @@ def agreement(used: pd.DataFrame, looked_up: pd.DataFrame) -> float:
     return float((both["action"] == both["action_stored"]).mean())
 
 
-def _arm_tokens(one: Controlled) -> int | None:
-    return known_total([one.record.total_input_tokens, one.record.total_output_tokens])
+def _taken(one: Choice | Controlled) -> tuple[str, int | None, int | None]:
+    """Return the action, and the tokens of its arm and of the whole decision."""
+    if isinstance(one, Choice):
+        return one.action, one.cost.arm_tokens, one.cost.decision_tokens
+    arm = known_total([one.record.total_input_tokens, one.record.total_output_tokens])
+    return one.verdict.lower(), arm, one.decision_tokens

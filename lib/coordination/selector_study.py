@@ -97,7 +97,8 @@ def measure_families(
     settings = settings or Settings()
     if not any(families.values()):
         raise ValueError("families: there are no steps to measure")
-    surveys, records, parts, overhead = {}, {}, [], {}
+    surveys, records, parts = {}, {}, []
+    overhead: dict[tuple[str, Action], float] = {}
     for family, steps in families.items():
         check_distinct(steps)
         survey = survey_steps(steps, receiver=receiver, sender=sender, strong=strong, settings=settings)

@@ -34,7 +34,8 @@ def agent_bars(table: pd.DataFrame) -> Figure:
     with theme():
         figure, (worth, cost) = panel_row(2, width=3.3, margin=1.2, height=1.3 + 0.42 * max(2, len(table)))
         worth.barh(places, table["gain"], color=SIGNS["positive"], height=0.6, label="helpful packets")
-        worth.barh(places, table["loss"], color=SIGNS["negative"], height=0.6, label="harmful packets")
+        harm = "harmful packets" if (table["loss"] < 0).any() else "_nolegend_"
+        worth.barh(places, table["loss"], color=SIGNS["negative"], height=0.6, label=harm)
         worth.axvline(0, color="0.25", linewidth=0.9)
         reach = max(0.1, float(np.nanmax(np.abs(table[["gain", "loss"]].to_numpy(float)), initial=0.0)))
         low = reach if (table["loss"] < 0).any() else 0.04 * reach

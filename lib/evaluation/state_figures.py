@@ -60,7 +60,7 @@ def gap_paths(table: pd.DataFrame, *, panel: str = "observation") -> Figure:
 
     Parameters
     ----------
-    table : ``run``, ``step``, ``gap`` (above zero: the run is worse), ``low``, ``high`` (null: none), ``predicted`` (null: none) and `panel`
+    table : ``run``, ``step``, ``gap`` (above zero: the run is worse), ``low``, ``high``, ``predicted`` (null: none), `panel`
     """
     need_columns(table, ["run", "step", "gap", "low", "high", "predicted", panel])
     panels = list(dict.fromkeys(table[panel]))

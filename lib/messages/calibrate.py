@@ -5,8 +5,8 @@ where they differ - but leans on one answer: depending on the worked examples it
 
 Intuition. One number a label, in nats, is added to the log-probability of the label's first token. The three numbers are fitted
 once, as the intercepts of a logistic regression on the model's own scores of the labels behind the report that it copied, over
-calibration tasks that belong to no split, with all their packets delivered. Where it copied none the label is settled, and the
-task does not enter the fit. The numbers are part of the prompt, so every context, the empty one included, is judged alike.
+calibration tasks that belong to no split, with all their packets delivered. Where there was none to copy the label is settled, and
+the task does not enter the fit. The numbers are part of the prompt, so every context, the empty one included, is judged alike.
 
 How to read it. `Calibration.offsets` are the numbers, `accuracy_before` and `accuracy_after` the labels right on the
 calibration tasks themselves (not an estimate for others). Gold labels of calibration tasks are used, of no other task.

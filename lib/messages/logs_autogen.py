@@ -146,10 +146,11 @@ def _is_typed(value: Any) -> bool:
 def _is_history(value: list[Any]) -> bool:
     """Tell whether a list is a history of 0.2: a chat in which everyone has a name, at least two of them."""
     said = [item for item in value if isinstance(item, Mapping) and item.get("role") != "system"]
-    names = {item.get("name") for item in said if "content" in item}
+    named = [item.get("name") for item in said if "content" in item]
+    names = {name for name in named if isinstance(name, str) and name}
     return (
         any("tool_responses" in item for item in said)
-        or (len(names) > 1 and all(isinstance(name, str) and name for name in names))
+        or (len(names) > 1 and all(isinstance(name, str) and name for name in named))
     ) and all(isinstance(item.get("role"), str) for item in said)
 
 

@@ -83,7 +83,10 @@ class Reader:
     def _message(self, item: Any, place: str, node: str, conversation: str, *, state: bool = False) -> None:
         found = _unwrapped(item)
         if found is None:
-            read_message(self.out, item, place, conversation)
+            if isinstance(item, Mapping) and "type" in item and "role" not in item:
+                self.out.problem(place, "content", f"is missing, or the type is unknown: {kind_of(item)}")
+            else:
+                read_message(self.out, item, place, conversation)
             return
         kind, data = found
         content = read_content(data.get("content"))

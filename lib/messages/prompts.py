@@ -30,7 +30,7 @@ from lib.tasks.task import LABELS, Source, Task
 PROMPTS = "prompts-4"  # raise when the layout of a prompt or a schema changes
 NO_EVIDENCE = "No evidence received."
 QUOTE_WORDS = 14  # words of a sentence that a reader may quote behind its [Si] mark
-NOTHING = "none"  # what is copied where no report is about the claim
+NOTHING = "none"  # what is copied where nothing is shown
 _FIELD = re.compile(r"(?:^|\s)(Claim|Evidence|Uncertainty|Request):\s")
 _MARKS = re.compile(r"^(?:\[S\d+\]\s*)+")
 _SHOWN = re.compile(r"\[S(\d{1,9})\]")  # a longer number is no sentence, and Python may refuse to read it
@@ -176,12 +176,12 @@ def receiver_schema(kind: str, packets: Sequence[Packet]) -> dict[str, Any]:
             "answer": {"anyOf": [entries, text]} if shown else text,
         }
     elif kind == "verification":
-        # One choice settles the report, one the label; what stands where is then forced.
-        verdicts = [_verdict(NOTHING, "NOT_ENOUGH_INFO", [])]
+        # One choice settles the report, one the label; what stands where is then forced. Where nothing is shown nothing is known.
+        verdicts = []
         for report, (source, marks) in reports(packets).items():
             cited = [{"doc": source, "sentences": marks}] if marks else []
             verdicts += [_verdict(report, label, [] if label == "NOT_ENOUGH_INFO" else cited) for label in LABELS]
-        return {"anyOf": verdicts}
+        return {"anyOf": verdicts or [_verdict(NOTHING, "NOT_ENOUGH_INFO", [])]}
     else:
         cited = _array(
             [item for source, marks in shown.items() for item in _cited_sentences("title", source, marks)], 4

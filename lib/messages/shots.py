@@ -19,9 +19,9 @@ READER_RULES = (
 )
 RECEIVER_RULES = {
     "verification": (
-        "Check a claim against reports of several readers. First copy the report that is about the very same thing as the claim, or write "
-        "none. Then say the label: SUPPORT when that report says what the claim says, CONTRADICT when it says something else, "
-        "NOT_ENOUGH_INFO when no report is about it. Answer in JSON."
+        "Check a claim against reports of several readers. First copy the report that is nearest to the claim. Then say the label: "
+        "SUPPORT when that report says what the claim says, CONTRADICT when it says something else about the same point, "
+        "NOT_ENOUGH_INFO when it is about another point. Answer in JSON."
     ),
     "bridge": (
         "You answer a question from reports of several readers; often one report leads to another. Cite the sentences used. "
@@ -95,7 +95,7 @@ READER_SHOTS: tuple[ReaderShot, ...] = (
 )
 
 
-def _verdict(label: str, report: str = "none", *cited: tuple[str, int]) -> dict[str, Any]:
+def _verdict(label: str, report: str, *cited: tuple[str, int]) -> dict[str, Any]:
     evidence = [{"doc": source, "sentences": [sentence]} for source, sentence in cited]
     return {"report": report, "label": label, "evidence": evidence}
 
@@ -108,7 +108,7 @@ RECEIVER_SHOTS: dict[str, tuple[ReceiverShot, ...]] = {
                 "Source Calda - Evidence: [S2] The sails of the Calda are white.",
             ),
             "Claim: The Calda carries a crew of nine.",
-            _verdict("NOT_ENOUGH_INFO"),
+            _verdict("NOT_ENOUGH_INFO", "The sails of the Calda are white."),
         ),
         (
             (
@@ -140,7 +140,7 @@ RECEIVER_SHOTS: dict[str, tuple[ReceiverShot, ...]] = {
                 "Source Corda Lighthouse - Evidence: [S1] Anna Vell was the keeper of the Corda Lighthouse.",
             ),
             "Claim: The keeper of the Tervo Lighthouse was Anna Vell.",
-            _verdict("NOT_ENOUGH_INFO"),
+            _verdict("NOT_ENOUGH_INFO", "The Tervo Lighthouse was lit by oil lamps."),
         ),
         (
             (

@@ -19,7 +19,7 @@ from lib.models.endpoint_settings import KEY_VARIABLES, EndpointError, EndpointS
 if TYPE_CHECKING:
     import httpx
 
-SECONDS = 20.0  # for a question that a server answers without its model
+CONNECT_SECONDS, SECONDS = 10.0, 60.0  # some servers answer nothing, not even their list, while the model is at work
 
 
 class Served(msgspec.Struct, frozen=True):
@@ -46,21 +46,28 @@ class Served(msgspec.Struct, frozen=True):
     details: dict[str, Any] = {}
 
 
-def native(settings: EndpointSettings, method: str, address: str, body: Any = None) -> httpx.Response:
+def native(
+    settings: EndpointSettings, method: str, address: str, body: Any = None, *, seconds: float = SECONDS
+) -> httpx.Response:
     """Ask one of a server's routes outside the OpenAI client, with the key where there is one.
 
     Raises
     ------
     EndpointError
-        When no server answers.
+        When no server is there, or none answers within `seconds`.
     """
     import httpx
 
     key = endpoint_key()
     headers = {"Authorization": f"Bearer {key}"} if key else {}
     try:
-        with httpx.Client(timeout=SECONDS, trust_env=not settings.loopback) as client:
+        timeout = httpx.Timeout(seconds, connect=CONNECT_SECONDS)
+        with httpx.Client(timeout=timeout, trust_env=not settings.loopback) as client:
             return client.request(method, address, json=body, headers=headers)
+    except httpx.ReadTimeout:
+        raise EndpointError(
+            f"{address}: a server is there but said nothing for {seconds:g} s; is it busy or stuck?"
+        ) from None
     except (httpx.HTTPError, httpx.InvalidURL) as error:
         reason = hide_key(str(error)) or type(error).__name__
         kind = SERVERS["vllm" if settings.server == "auto" else settings.server]

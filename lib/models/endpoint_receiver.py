@@ -150,12 +150,13 @@ class EndpointReceiver:
         if route is None:
             raise EndpointError(f"{self.name}: {self.kind.title} has no route for tokens")
         body = {route.field: text, **route.fields} | ({"model": self.served.model} if route.names_model else {})
-        response = native(self.settings, "POST", self.settings.root + route.path, body)
+        address, seconds = self.settings.root + route.path, self.settings.timeout_s
+        response = native(self.settings, "POST", address, body, seconds=seconds)
         try:
             return [int(token) for token in response.json()[route.answer]]
         except (ValueError, TypeError, KeyError):
             raise EndpointError(
-                f"{self.settings.root}{route.path}: HTTP {response.status_code}, no token ids; set #tokenizer=... instead"
+                f"{address}: HTTP {response.status_code}, no token ids; set #tokenizer=... instead"
             ) from None
 
     def _tokens_there(self, text: str) -> int:

@@ -1,4 +1,4 @@
-"""Cross-fitting: every step once, calibrated elsewhere; chance is the mean over draws; what choosing costs; no outcome moves its own choice."""
+"""Cross-fitting: every step once, calibrated elsewhere; chance as a mean; what choosing costs; no outcome moves its own choice."""
 
 from __future__ import annotations
 

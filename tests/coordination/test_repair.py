@@ -19,8 +19,8 @@ COSTS = intervention_costs(SET.steps, OWN, Listening(follow))
 def test_costs_are_the_mended_line_and_the_views_from_the_second_step_on() -> None:
     assert OWN["i1"] == Entry("src/file_1.py", "edit")
     assert COSTS["instance_id"].tolist() == ["i0", "i1", "i2"]
-    assert COSTS["entry"].tolist() == [len("step 0: edit src/file_1.py".split())] * 3
-    assert COSTS["views"].tolist() == [2 * len("Open: nothing".split())] * 3, "steps 2 and 3"
+    assert COSTS["entry"].tolist() == [4] * 3, "step 0: edit src/file_1.py"
+    assert COSTS["views"].tolist() == [4] * 3, "of two words each, at steps 2 and 3"
 
 
 def test_hits_are_counted_where_a_mended_log_was_read() -> None:

@@ -93,7 +93,10 @@ def test_bad_lines_are_reported_with_their_numbers_and_the_rest_is_read(tmp_path
     path = tmp_path / "log.jsonl"
     good = [json.dumps(message) for message in chat("one", "two", "three")]
     path.write_bytes(
-        "\n".join([good[0], "", "{'single': 1}", good[1]]).encode() + b'\n{"role": "\xf0"}\n' + good[2].encode() + b'\n{"role": "us'
+        "\n".join([good[0], "", "{'single': 1}", good[1]]).encode()
+        + b'\n{"role": "\xf0"}\n'
+        + good[2].encode()
+        + b'\n{"role": "us'
     )
     log = read_log(path)
     assert [message.text for message in log.messages] == ["one", "two", "three"]
@@ -115,7 +118,9 @@ def test_a_first_line_that_is_none_does_not_hide_the_json_lines(tmp_path: Path) 
 def test_byte_order_marks(tmp_path: Path, encoding: str, as_lines: bool) -> None:
     """Shells write UTF-16; in it the byte of a line feed also occurs inside other characters."""
     messages = chat("Ċ ਊ Zoë", "line\u2028separator")
-    text = "\n".join(json.dumps(m, ensure_ascii=False) for m in messages) if as_lines else json.dumps(messages, indent=1)
+    text = (
+        "\n".join(json.dumps(m, ensure_ascii=False) for m in messages) if as_lines else json.dumps(messages, indent=1)
+    )
     path = tmp_path / "log.json"
     path.write_bytes(text.encode(encoding))
     assert [message.text for message in read_log(path).messages] == ["Ċ ਊ Zoë", "line\u2028separator"]
@@ -234,11 +239,39 @@ def test_texts_survive_every_chat_format(tmp_path_factory: pytest.TempPathFactor
             assert len({message.message_id for message in log.messages}) == len(texts)
 
 
+KEYS = st.sampled_from(
+    [
+        "role",
+        "content",
+        "type",
+        "source",
+        "messages",
+        "data",
+        "name",
+        "parts",
+        "tool_calls",
+        "spans",
+        "resourceSpans",
+        "attributes",
+        "spanId",
+    ]
+)
+LEAVES = (
+    st.none()
+    | st.booleans()
+    | st.integers()
+    | st.floats()
+    | st.text(max_size=5)
+    | st.sampled_from(["ai", "user", "TextMessage"])
+)
+ANY_JSON = st.recursive(
+    LEAVES, lambda inner: st.lists(inner, max_size=3) | st.dictionaries(KEYS, inner, max_size=4), max_leaves=12
+)
+
+
 @settings(max_examples=25, deadline=None)
-@given(st.recursive(st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5), lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from(["role", "content", "type", "source", "messages", "data", "name", "spans", "resourceSpans", "attributes", "spanId", "tool_calls", "parts"]), inner, max_size=4), max_leaves=12), st.sampled_from(FORMATS))  # fmt: skip
-def test_any_json_is_read_or_refused_in_words(
-    tmp_path_factory: pytest.TempPathFactory, value: Any, name: Any
-) -> None:
+@given(ANY_JSON, st.sampled_from(FORMATS))
+def test_any_json_is_read_or_refused_in_words(tmp_path_factory: pytest.TempPathFactory, value: Any, name: Any) -> None:
     path = tmp_path_factory.mktemp("any") / "log.json"
     path.write_text(json.dumps(value), encoding="utf-8")
     for format in ("auto", name):

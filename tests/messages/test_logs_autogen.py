@@ -35,7 +35,11 @@ def test_tool_calls_and_results_find_each_other(tmp_path: Path) -> None:
         tmp_path,
         {
             "messages": [
-                typed("ToolCallRequestEvent", "scout", [call, {"id": "c2", "name": "transfer_to_clerk", "arguments": "{}"}]),
+                typed(
+                    "ToolCallRequestEvent",
+                    "scout",
+                    [call, {"id": "c2", "name": "transfer_to_clerk", "arguments": "{}"}],
+                ),
                 typed("ToolCallExecutionEvent", "scout", [result]),
                 typed("ToolCallSummaryMessage", "scout", "three hits"),
             ],
@@ -68,19 +72,24 @@ def test_parts_without_text_and_structured_contents_are_kept(tmp_path: Path) -> 
 
 def test_the_state_of_a_team_holds_the_thread_once(tmp_path: Path) -> None:
     thread = [typed("TextMessage", "a", "one"), typed("TextMessage", "b", "two")]
-    states = {"Manager/1": {"message_thread": thread, "type": "RoundRobinManagerState"}, "a/1": {"agent_state": {"llm_context": {}}}}
+    states = {
+        "Manager/1": {"message_thread": thread, "type": "RoundRobinManagerState"},
+        "a/1": {"agent_state": {"llm_context": {}}},
+    }
     log = read(tmp_path, {"type": "TeamState", "agent_states": states})
     assert (log.format, [message.text for message in log.messages]) == ("autogen", ["one", "two"])
     assert sum(log.skipped.values()) == 1
 
 
 def test_histories_of_0_2(tmp_path: Path) -> None:
+    call = {"id": "c", "function": {"name": "add", "arguments": "{}"}}
+    response = {"tool_call_id": "c", "role": "tool", "content": "4"}
     history = [
         {"content": "What is 2 + 2?", "role": "assistant", "name": "user_proxy"},
-        {"content": None, "role": "assistant", "name": "solver", "tool_calls": [{"id": "c", "function": {"name": "add", "arguments": "{}"}}]},
-        {"content": "4", "role": "tool", "name": "user_proxy", "tool_responses": [{"tool_call_id": "c", "role": "tool", "content": "4"}]},
+        {"content": None, "role": "assistant", "name": "solver", "tool_calls": [call]},
+        {"content": "4", "role": "tool", "name": "user_proxy", "tool_responses": [response]},
         {"content": "It is 4.", "role": "user", "name": "solver"},
-    ]  # fmt: skip
+    ]
     result = read(tmp_path, {"chat_id": None, "chat_history": history, "summary": "4", "cost": {}})
     assert said(result) == [
         ("user_proxy", "message", "What is 2 + 2?"),

@@ -12,7 +12,15 @@ from tests.messages.logs import read, read_lines, said
 CALL = {"name": "search", "args": {"q": "x"}, "id": "c1", "type": "tool_call"}
 TALK: list[tuple[str, dict[str, Any]]] = [
     ("human", {"content": "Find x."}),
-    ("ai", {"content": "", "name": "scout", "tool_calls": [CALL], "usage_metadata": {"input_tokens": 9, "output_tokens": 4}}),
+    (
+        "ai",
+        {
+            "content": "",
+            "name": "scout",
+            "tool_calls": [CALL],
+            "usage_metadata": {"input_tokens": 9, "output_tokens": 4},
+        },
+    ),
     ("tool", {"content": "three hits", "tool_call_id": "c1"}),
     ("ai", {"content": [{"type": "text", "text": "There are"}, {"type": "text", "text": "three."}], "name": "scout"}),
 ]
@@ -42,7 +50,11 @@ def as_plain(kind: str, data: dict[str, Any]) -> dict[str, Any]:
 @pytest.mark.parametrize("holder", ["list", "state", "values"])
 def test_every_form_of_a_message_reads_the_same(tmp_path: Path, form: Any, holder: str) -> None:
     listed = [form(kind, data) for kind, data in TALK]
-    value: Any = {"list": listed, "state": {"messages": listed, "next": []}, "values": {"values": {"messages": listed}}}[holder]
+    value: Any = {
+        "list": listed,
+        "state": {"messages": listed, "next": []},
+        "values": {"values": {"messages": listed}},
+    }[holder]
     log = read(tmp_path, value)
     assert log.format == "langchain" and said(log) == READ and log.problems == ()
     usage = log.messages[1].usage
@@ -51,8 +63,14 @@ def test_every_form_of_a_message_reads_the_same(tmp_path: Path, form: Any, holde
 
 
 def test_pairs_and_chat_dicts_are_messages_too(tmp_path: Path) -> None:
-    log = read(tmp_path, [["system", "Be brief."], ["human", "Hi."], {"role": "assistant", "content": "Hello."}], "langchain")
-    assert said(log) == [("system", "system", "Be brief."), ("user", "message", "Hi."), ("assistant", "message", "Hello.")]
+    log = read(
+        tmp_path, [["system", "Be brief."], ["human", "Hi."], {"role": "assistant", "content": "Hello."}], "langchain"
+    )
+    assert said(log) == [
+        ("system", "system", "Be brief."),
+        ("user", "message", "Hi."),
+        ("assistant", "message", "Hello."),
+    ]
 
 
 def test_a_node_of_a_graph_speaks_where_a_message_has_no_name(tmp_path: Path) -> None:
@@ -89,4 +107,4 @@ def test_calls_named_twice_broken_calls_and_removals(tmp_path: Path) -> None:
     assert [message.kind for message in log.messages] == ["tool_call"]
     assert log.skipped == {"removal of an earlier message": 1}
     assert log.notes == {"tool call that could not be parsed (kept in extra)": 1}
-    assert [(one.place, one.field) for one in log.problems] == [("message 3", "")]
+    assert [(one.place, one.field) for one in log.problems] == [("message 3", "content")]

@@ -12,11 +12,19 @@ def turn(role: str, content: Any, **more: Any) -> dict[str, Any]:
     return {"role": role, "content": content, **more}
 
 
-SYSTEM, ASKED, SAID, MORE = turn("system", "Be brief."), turn("user", "Hi."), turn("assistant", "Hello."), turn("user", "Why?")
+SYSTEM, ASKED, SAID, MORE = (
+    turn("system", "Be brief."),
+    turn("user", "Hi."),
+    turn("assistant", "Hello."),
+    turn("user", "Why?"),
+)
 
 
 def test_a_file_of_requests_keeps_each_message_once(tmp_path: Path) -> None:
-    answer = {"choices": [{"message": SAID}, {"message": turn("assistant", "Hey.")}], "usage": {"prompt_tokens": 7, "completion_tokens": 2}}
+    answer = {
+        "choices": [{"message": SAID}, {"message": turn("assistant", "Hey.")}],
+        "usage": {"prompt_tokens": 7, "completion_tokens": 2},
+    }
     log = read_lines(
         tmp_path,
         {"model": "m", "messages": [SYSTEM, ASKED], "response": answer},
@@ -35,9 +43,15 @@ def test_a_file_of_requests_keeps_each_message_once(tmp_path: Path) -> None:
 
 
 def test_batch_files_and_named_conversations(tmp_path: Path) -> None:
-    batch = [{"custom_id": str(n), "method": "POST", "body": {"messages": [turn("user", f"question {n}")]}} for n in range(2)]
+    batch = [
+        {"custom_id": str(n), "method": "POST", "body": {"messages": [turn("user", f"question {n}")]}} for n in range(2)
+    ]
     assert len(read_lines(tmp_path, *batch).conversations()) == 2
-    named = [turn("user", "a", thread_id="t1"), turn("user", "b", thread_id="t2"), turn("assistant", "c", thread_id="t1")]
+    named = [
+        turn("user", "a", thread_id="t1"),
+        turn("user", "b", thread_id="t2"),
+        turn("assistant", "c", thread_id="t1"),
+    ]
     talks = read_lines(tmp_path, *named).conversations()
     assert {name: [message.text for message in talk] for name, talk in talks.items()} == {"t1": ["a", "c"], "t2": ["b"]}
 

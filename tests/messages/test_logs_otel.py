@@ -22,9 +22,20 @@ def span(
 ) -> dict[str, Any]:
     """A flat span; `gen_ai__agent__name` stands for `gen_ai.agent.name`."""
     plain = {key.replace("__", "."): value for key, value in attributes.items()}
-    times = {} if start is None else {"start_time": f"2026-03-01T10:00:{start:09.6f}Z", "end_time": f"2026-03-01T10:00:{end:09.6f}Z"}
+    times = (
+        {}
+        if start is None
+        else {"start_time": f"2026-03-01T10:00:{start:09.6f}Z", "end_time": f"2026-03-01T10:00:{end:09.6f}Z"}
+    )
     context = {"trace_id": "0x1", "span_id": name}
-    return {"name": name, "context": context, "parent_id": parent or None, **times, "attributes": plain, "events": list(events)}
+    return {
+        "name": name,
+        "context": context,
+        "parent_id": parent or None,
+        **times,
+        "attributes": plain,
+        "events": list(events),
+    }
 
 
 def event(name: str, **attributes: Any) -> dict[str, Any]:
@@ -32,7 +43,10 @@ def event(name: str, **attributes: Any) -> dict[str, Any]:
 
 
 SHAPES: dict[str, dict[str, Any]] = {
-    "attributes as text": {"gen_ai__input__messages": json.dumps(PARTS), "gen_ai__output__messages": json.dumps(ANSWER)},
+    "attributes as text": {
+        "gen_ai__input__messages": json.dumps(PARTS),
+        "gen_ai__output__messages": json.dumps(ANSWER),
+    },
     "attributes as values": {"gen_ai__input__messages": PARTS, "gen_ai__output__messages": ANSWER},
     "one event with both": {
         "events": [
@@ -46,7 +60,12 @@ SHAPES: dict[str, dict[str, Any]] = {
     "an event a message": {
         "events": [
             event("gen_ai.user.message", content=ASKED),
-            event("gen_ai.choice", index=0, finish_reason="stop", message=json.dumps({"role": "assistant", "content": SAID})),
+            event(
+                "gen_ai.choice",
+                index=0,
+                finish_reason="stop",
+                message=json.dumps({"role": "assistant", "content": SAID}),
+            ),
         ]
     },
     "events of prompt and completion": {
@@ -78,7 +97,9 @@ def test_every_shape_of_content_reads_the_same(tmp_path: Path, shape: str) -> No
     assert counted is not None and (counted.input, counted.output) == (5, 0) and log.messages[0].usage is None
 
 
-def chat(name: str, agent: str, start: float, end: float, read_texts: list[Any], text: str, parent: str = "") -> dict[str, Any]:
+def chat(
+    name: str, agent: str, start: float, end: float, read_texts: list[Any], text: str, parent: str = ""
+) -> dict[str, Any]:
     """A model call that reads texts, or (sender, text) pairs, and says one."""
     heard = [
         {"role": "user", "parts": [{"type": "text", "content": one if isinstance(one, str) else one[1]}]}
@@ -91,7 +112,10 @@ def chat(name: str, agent: str, start: float, end: float, read_texts: list[Any],
 
 
 def test_names_in_the_history_say_who_spoke_outside_the_trace(tmp_path: Path) -> None:
-    log = read(tmp_path, [chat("1", "b", 1, 2, [("a", "one"), ("c", "two")], "three"), chat("2", "c", 3, 4, ["one", "three"], "four")])
+    log = read(
+        tmp_path,
+        [chat("1", "b", 1, 2, [("a", "one"), ("c", "two")], "three"), chat("2", "c", 3, 4, ["one", "three"], "four")],
+    )
     assert [(m.sender, m.text, m.receivers) for m in log.messages] == [
         ("a", "one", ("b", "c")),
         ("c", "two", ("b",)),
@@ -114,11 +138,27 @@ def test_a_child_span_of_another_agent_is_a_hand_off(tmp_path: Path) -> None:
 
 
 def test_a_hand_off_by_a_tool_in_both_forms(tmp_path: Path) -> None:
-    output = [{"role": "assistant", "parts": [{"type": "tool_call", "id": "c1", "name": "transfer_to_aide", "arguments": {"why": "x"}}]}]
-    said_by_model = span("chat", 1, 2, gen_ai__agent__name="lead", gen_ai__input__messages=PARTS, gen_ai__output__messages=output)
-    tool = {"gen_ai__operation__name": "execute_tool", "gen_ai__agent__name": "lead", "gen_ai__tool__name": "transfer_to_aide"}
+    output = [
+        {
+            "role": "assistant",
+            "parts": [{"type": "tool_call", "id": "c1", "name": "transfer_to_aide", "arguments": {"why": "x"}}],
+        }
+    ]
+    said_by_model = span(
+        "chat", 1, 2, gen_ai__agent__name="lead", gen_ai__input__messages=PARTS, gen_ai__output__messages=output
+    )
+    tool = {
+        "gen_ai__operation__name": "execute_tool",
+        "gen_ai__agent__name": "lead",
+        "gen_ai__tool__name": "transfer_to_aide",
+    }
     repeated = span("tool 1", 2, 3, **tool, gen_ai__tool__call__id="c1")
-    other = {**tool, "gen_ai__tool__name": "router", "gen_ai__handoff__target__agent__name": "clerk", "gen_ai__tool__call__result": "ok"}
+    other = {
+        **tool,
+        "gen_ai__tool__name": "router",
+        "gen_ai__handoff__target__agent__name": "clerk",
+        "gen_ai__tool__call__result": "ok",
+    }
     log = read(tmp_path, [said_by_model, repeated, span("tool 2", 4, 5, **other)])
     handoffs = [(m.receivers, m.text) for m in log.messages if m.kind == "handoff"]
     assert handoffs == [(("aide",), 'transfer_to_aide({"why":"x"})'), (("clerk",), "transfer_to_clerk()")]

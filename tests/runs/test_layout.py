@@ -52,6 +52,21 @@ def test_a_name_that_fits_nothing_is_an_error_that_helps(books: list[Path]) -> N
         select(books, [""])
 
 
+def test_a_file_that_a_parameter_names_counts_with_its_content(tmp_path: Path) -> None:
+    """Another log under the same name is another run; a copy of the same log has another name and is one too."""
+    log = tmp_path / "log.json"
+    log.write_text("[1]")
+    names = [
+        run_id(tmp_path / "01_a.ipynb", {"log": value}, {})
+        for value in (str(log), str(tmp_path / "no.json"), "x" * 9999, "a\0b")
+    ]
+    assert len(set(names)) == 4
+    log.write_text("[2]")
+    assert run_id(tmp_path / "01_a.ipynb", {"log": str(log)}, {}) != names[0]
+    log.write_text("[1]")
+    assert run_id(tmp_path / "01_a.ipynb", {"log": str(log)}, {}) == names[0]
+
+
 def test_content_names_a_run_and_noise_does_not(tmp_path: Path) -> None:
     layout = make_checkout(tmp_path)
     book = write_notebook(layout.notebooks / "00_a.ipynb", "x = seed")
