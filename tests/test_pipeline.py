@@ -137,6 +137,26 @@ def test_the_notebooks_of_a_profile_study_the_same_tasks(profile: str) -> None:
         assert some == {key: reference[key] for key in some}, name
 
 
+@pytest.mark.parametrize("profile", checkout().profiles())
+def test_a_selector_over_frozen_study_packets_asks_for_that_study(profile: str) -> None:
+    """Its replies come from data/frozen only if it names the same tasks, messages and caps as the notebook of policies."""
+    name = "25_select_a_protocol"
+    file = checkout().params / profile / f"{name}.yaml"
+    mine = resolve(read_parameters(checkout().notebooks / f"{name}.ipynb"), load_profile(file), where=str(file))
+    if mine["corpus"] == "frozen":
+        theirs, workload = shared_values(profile, REFERENCE), mine["workload"]
+        betas = load_profile(checkout().params / profile / f"{REFERENCE}.yaml")["betas"]
+        assert [theirs[key] for key in ("receiver", "corpus", "dtype", "embedder", "quotable", "producer")] == [
+            *(mine[key] for key in ("packet_receiver", "corpus", "dtype", "embedder")),
+            1,
+            "",
+        ]
+        assert workload in theirs["workloads"] and 0 in theirs["seeds"] and mine["study"]["beta"] in betas
+        wanted = {"tasks": theirs["tasks"], "max_tokens": theirs["max_tokens"]}
+        wanted |= {knob: theirs[knob][workload] for knob in ("readers", "distractors")}
+        assert {key: mine["study"][key] for key in wanted} == wanted
+
+
 @pytest.mark.real("smollm2-135m")
 def test_a_real_small_model_runs_the_whole_study(tmp_path: Path) -> None:
     """Readers, replay, fit, schedule and answers by a real model, stopped after the readers and resumed from the store."""

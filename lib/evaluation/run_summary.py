@@ -218,7 +218,7 @@ def numbers_of(column: pd.Series) -> pd.Series:
 def number_columns(frame: pd.DataFrame) -> list[str]:
     """Return the headline columns that hold numbers, those with the most distinct ones first."""
     names = [str(name) for name in frame.columns if str(name).startswith(HEADLINE)]
-    distinct = {name: numbers_of(frame[name]).nunique() for name in names}  # missing is no number
+    distinct = {name: int(numbers_of(frame.loc[:, name]).nunique()) for name in names}  # missing is no number
     return sorted((name for name in names if distinct[name]), key=lambda name: -distinct[name])
 
 

@@ -183,10 +183,8 @@ def receiver_schema(kind: str, packets: Sequence[Packet]) -> dict[str, Any]:
             verdicts += [_verdict(report, label, [] if label == "NOT_ENOUGH_INFO" else cited) for label in LABELS]
         return {"anyOf": verdicts or [_verdict(NOTHING, "NOT_ENOUGH_INFO", [])]}
     else:
-        cited = _array(
-            [item for source, marks in shown.items() for item in _cited_sentences("title", source, marks)], 4
-        )
-        fields = {"evidence": cited, "answer": {"type": "string", "maxLength": 60}}
+        sentences = [item for source, marks in shown.items() for item in _cited_sentences("title", source, marks)]
+        fields = {"evidence": _array(sentences, 4), "answer": {"type": "string", "maxLength": 60}}
     return {"type": "object", "properties": fields, "required": list(fields), "additionalProperties": False}
 
 

@@ -73,6 +73,7 @@ def freeze(
         raise ValueError(f"{journal.receiver}: the store holds no answer to what was asked; run the notebooks first")
     folder = Path(folder)
     partial = folder.with_name(f".{folder.name}.{os.getpid()}")
+    previous = partial.with_name(f"{partial.name}.previous")
     partial.mkdir(parents=True)
     try:
         for name, source in (messages or {}).items():
@@ -98,9 +99,12 @@ def freeze(
         text = json.dumps(msgspec.to_builtins(manifest), indent=1, ensure_ascii=False) + "\n"
         (partial / MANIFEST).write_text(text, encoding="utf-8")
         if folder.exists():
-            shutil.rmtree(folder)
+            folder.replace(previous)
         partial.replace(folder)
     finally:
+        if previous.exists() and not folder.exists():
+            previous.replace(folder)
+        shutil.rmtree(previous, ignore_errors=True)
         shutil.rmtree(partial, ignore_errors=True)
     return manifest
 

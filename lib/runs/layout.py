@@ -97,7 +97,8 @@ def select(notebooks: Sequence[Path], only: Iterable[str]) -> list[Path]:
 def content_hashes(notebook: Path, layout: Layout) -> dict[str, str]:
     """Return SHA-256 of the notebook's cells, of the library's source and of the data's version.
 
-    A notebook with a cell tagged `reads-outputs` is about other runs, so their index and data/examples count too: with new runs it is a new run.
+    A notebook with a cell tagged `reads-outputs` is about other runs, so their index and data/examples count too: with new runs it
+    is a new run.
     """
     published = sorted((layout.root / "data" / "published").rglob("*"))
     frozen = sorted((layout.root / "data" / "frozen").glob("*/manifest.json"))  # it holds the hashes of the other files

@@ -169,6 +169,30 @@ def test_an_older_corpus_is_replaced_whole(tmp_path: Path) -> None:
     assert [p.name for p in folder.parent.iterdir()] == ["scripted"]
 
 
+@pytest.mark.parametrize("step", range(3))
+def test_what_stops_a_freeze_leaves_the_older_corpus(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, step: int
+) -> None:
+    """Stopped while writing, while the old folder moves away, or while the new one moves in."""
+    folder = make(tmp_path)
+    before = {path.name: path.read_bytes() for path in folder.iterdir()}
+
+    def stop(*_: object, **__: object) -> None:
+        raise KeyboardInterrupt
+
+    moved, calls = Path.replace, iter(range(3))
+    if step == 0:
+        monkeypatch.setattr("lib.runs.freezing._pack", stop)
+    else:
+        monkeypatch.setattr(Path, "replace", lambda *a: stop() if next(calls) == step - 1 else moved(*a))
+    with pytest.raises(KeyboardInterrupt):
+        make(tmp_path)
+    monkeypatch.undo()
+    assert {path.name: path.read_bytes() for path in folder.iterdir()} == before
+    assert [path.name for path in folder.parent.iterdir()] == ["scripted"]
+    assert opened(folder)[0].corpus.manifest.receiver == "scripted"
+
+
 def test_damage_is_named(tmp_path: Path) -> None:
     folder = make(tmp_path)
     assert frozen_names(folder.parent) == ["scripted"]
