@@ -201,7 +201,12 @@ class EndpointReceiver:
                 keys.append((text_key(prompt), sample if temperature > 0 else 0))
                 asked.setdefault(keys[-1], prompt)
 
+        # Looked at before the requests run side by side: a tokenizer's switch for special tokens is one for all threads.
+        forged = {key: reason for key, prompt in asked.items() if (reason := self.forged(prompt)) is not None}
+
         def answer(key: tuple[str, int]) -> Reply:
+            if key in forged:
+                return failed(forged[key])
             return self._answer(asked[key], key, max_tokens, [mark for mark in stop if mark], temperature)
 
         started = time.perf_counter()
@@ -242,8 +247,6 @@ class EndpointReceiver:
     def _answer(
         self, prompt: Prompt, key: tuple[str, int], max_tokens: int, stop: list[str], temperature: float
     ) -> Reply:
-        if (forged := self.forged(prompt)) is not None:
-            return failed(forged)
         fields = {"max_tokens": max_tokens, "temperature": temperature, "top_p": 1.0, **self.kind.neutral}
         if temperature > 0:
             fields |= {"seed": seed_of("sample", *key) % 2**31, **self.kind.sampled}

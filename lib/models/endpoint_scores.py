@@ -49,7 +49,9 @@ def score(
             "probes of coordination; replay, policies and communication schemes need none"
         )
     pairs = [(prompt, option) for prompt, row in zip(prompts, choices, strict=True) for option in row]
+    # Tokenised before the requests run side by side: a tokenizer's switch for special tokens is one for all threads.
     build = _as_ids if form == "ids" else _as_text
+    asked = [build(receiver, prompt, option) for prompt, option in pairs]
     values = receiver.side_by_side(lambda pair: _sum(receiver, *build(receiver, *pair)), pairs)
     return np.array(values, dtype=float).reshape(len(prompts), len(choices[0]) if choices else 0)
 

@@ -10,6 +10,7 @@ import re
 import socket
 import subprocess
 import sys
+import threading
 import time
 import warnings
 from collections.abc import Iterator
@@ -628,6 +629,31 @@ def test_scores_by_token_ids_are_those_of_the_local_engine(local: tuple[Transfor
         scores = opened(server, tokenizer=local[1]).score(prompts, options)
         assert opened(server, tokenizer=local[1]).score([], ["yes"]).shape == (0, 0)
     np.testing.assert_allclose(scores, local[0].score(prompts, options), atol=1e-4)
+
+
+def test_no_thread_but_the_callers_tokenises(local: tuple[TransformersReceiver, str]) -> None:
+    """A fast tokenizer's switch for special tokens is shared: two threads once gave a frame the tokens of plain text."""
+    threads: set[int] = set()
+
+    class Watched:
+        def __init__(self, tokenizer: object) -> None:
+            self.tokenizer = tokenizer
+
+        def __getattr__(self, name: str) -> object:
+            return getattr(self.tokenizer, name)
+
+        def __call__(self, *texts: object, **options: object) -> object:
+            threads.add(threading.get_ident())
+            return self.tokenizer(*texts, **options)  # type: ignore[operator]
+
+    told = {"choices": [{"logprobs": {"token_logprobs": [-1.0] * 99}}], "usage": {"completion_tokens": 1}}
+    with chat_server(lambda place, body: Answer(chat() if "messages" in body else told), owner="vllm") as server:
+        receiver = opened(server, tokenizer=local[1])
+        assert receiver.encoder is not None
+        receiver.encoder.tokenizer = Watched(receiver.encoder.tokenizer)
+        receiver.score([ask("the ferry"), ask("an island")], ["yes", "no"])
+        receiver.reply([ask("the ferry"), ask("an island")])
+    assert threads == {threading.get_ident()}
 
 
 @pytest.mark.parametrize("kind", ["ollama", "llamacpp", "transformers", "other"])
