@@ -52,7 +52,7 @@ def score(
     # Tokenised before the requests run side by side: a tokenizer's switch for special tokens is one for all threads.
     build = _as_ids if form == "ids" else _as_text
     asked = [build(receiver, prompt, option) for prompt, option in pairs]
-    values = receiver.side_by_side(lambda pair: _sum(receiver, *build(receiver, *pair)), pairs)
+    values = receiver.side_by_side(lambda one: _sum(receiver, *one), asked)
     return np.array(values, dtype=float).reshape(len(prompts), len(choices[0]) if choices else 0)
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import warnings
 from pathlib import Path
 
 import matplotlib.pyplot as plt
@@ -13,7 +12,8 @@ import pytest
 from matplotlib.figure import Figure
 
 from lib.evaluation.boundary_figures import ARM_NAMES, boundary_frontier, record_fit
-from lib.evaluation.figures import plain_text, save_figure
+from lib.evaluation.figures import plain_text
+from tests.evaluation.drawing import draws_equally_twice
 from tests.evaluation.test_figures import HOSTILE, texts
 
 FULL_BYTES = {"typed": 1000.0, "sentence": 1300.0, "message": 750.0}
@@ -46,13 +46,7 @@ ALL = {"frontier": lambda: boundary_frontier(table()), "fit": lambda: record_fit
 
 @pytest.mark.parametrize("name", ALL)
 def test_hostile_labels_draw_without_warning_and_equally_twice(tmp_path: Path, name: str) -> None:
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        one = save_figure(ALL[name](), tmp_path / "a", name)
-        two = save_figure(ALL[name](), tmp_path / "b", name)
-    for ending in ("png", "svg"):
-        assert one[ending].read_bytes() == two[ending].read_bytes()
-        assert one[ending].stat().st_size > 5000
+    draws_equally_twice(ALL[name], tmp_path, name)
     assert not any("$5\n" in text or "\x00" in text for text in texts(ALL[name]()))
 
 

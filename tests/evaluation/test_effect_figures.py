@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import warnings
 from pathlib import Path
 
 import matplotlib.pyplot as plt
@@ -14,9 +13,9 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from lib.evaluation.effect_figures import calibration, interaction_map, rce_against_shapley
-from lib.evaluation.figures import save_figure
 from lib.evaluation.inference import task_cluster_bootstrap
 from lib.evaluation.looks import type_look
+from tests.evaluation.drawing import draws_equally_twice
 from tests.evaluation.test_figures import HOSTILE, texts
 
 IDS = ["t|m00|s00", "t|m00|s01", "t|m01|s00", "t|m02|s00"]
@@ -69,13 +68,7 @@ ALL = {
 
 @pytest.mark.parametrize("name", ALL)
 def test_hostile_labels_draw_without_warning_and_equally_twice(tmp_path: Path, name: str) -> None:
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        one = save_figure(ALL[name](), tmp_path / "a", name)
-        two = save_figure(ALL[name](), tmp_path / "b", name)
-    for ending in ("png", "svg"):
-        assert one[ending].read_bytes() == two[ending].read_bytes()
-        assert one[ending].stat().st_size > 5000
+    draws_equally_twice(ALL[name], tmp_path, name)
     assert not any(
         "$5\n" in text or "\x00" in text or "<b>" in text.replace("$6 <b>", "") for text in texts(ALL[name]())
     )

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import warnings
 from pathlib import Path
 
 import pandas as pd
 import pytest
 
 from lib.evaluation.form_figures import budget_curves, form_bars
-from lib.evaluation.saving import save_figure
+from tests.evaluation.drawing import draws_equally_twice
 from tests.evaluation.test_figures import HOSTILE, texts
 
 NONE = float("nan")
@@ -45,12 +44,7 @@ ALL = {
 
 @pytest.mark.parametrize("name", ALL)
 def test_hostile_labels_draw_without_warning_and_equally_twice(tmp_path: Path, name: str) -> None:
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        one = save_figure(ALL[name](), tmp_path / "a", name)
-        two = save_figure(ALL[name](), tmp_path / "b", name)
-    for ending in ("png", "svg"):
-        assert one[ending].read_bytes() == two[ending].read_bytes() and one[ending].stat().st_size > 5000
+    draws_equally_twice(ALL[name], tmp_path, name)
 
 
 def test_budgets_rise_and_the_whole_message_stands_last() -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from pathlib import Path
 
 import pandas as pd
@@ -12,7 +11,7 @@ from matplotlib.colors import to_hex
 
 from lib.evaluation.gain_figures import arm_accuracies, gain_intervals
 from lib.evaluation.looks import SIGNS
-from lib.evaluation.saving import save_figure
+from tests.evaluation.drawing import draws_equally_twice
 from tests.evaluation.test_figures import HOSTILE, texts
 
 NONE = float("nan")
@@ -55,12 +54,7 @@ def marks(axis: Axes) -> dict[str, list[tuple[float, str]]]:
 
 @pytest.mark.parametrize("name", ALL)
 def test_hostile_labels_draw_without_warning_and_equally_twice(tmp_path: Path, name: str) -> None:
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        one = save_figure(ALL[name](), tmp_path / "a", name)
-        two = save_figure(ALL[name](), tmp_path / "b", name)
-    for ending in ("png", "svg"):
-        assert one[ending].read_bytes() == two[ending].read_bytes() and one[ending].stat().st_size > 5000
+    draws_equally_twice(ALL[name], tmp_path, name)
 
 
 def test_arms_stand_at_their_accuracy_and_lines_lead_from_alone_to_each_message() -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from pathlib import Path
 
 import numpy as np
@@ -10,8 +9,8 @@ import pandas as pd
 import pytest
 from matplotlib.colors import to_hex
 
-from lib.evaluation.saving import save_figure
 from lib.evaluation.selector_figures import action_mix, calibration_curves, policy_frontier, term_dots
+from tests.evaluation.drawing import draws_equally_twice
 from tests.evaluation.test_figures import HOSTILE, texts
 
 NONE = float("nan")
@@ -57,12 +56,7 @@ ALL = {
 
 @pytest.mark.parametrize("name", ALL)
 def test_hostile_labels_draw_without_warning_and_equally_twice(tmp_path: Path, name: str) -> None:
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        one = save_figure(ALL[name](), tmp_path / "a", name)
-        two = save_figure(ALL[name](), tmp_path / "b", name)
-    for ending in ("png", "svg"):
-        assert one[ending].read_bytes() == two[ending].read_bytes() and one[ending].stat().st_size > 5000
+    draws_equally_twice(ALL[name], tmp_path, name)
 
 
 def test_policies_stand_where_the_table_says_and_the_oracle_is_open() -> None:

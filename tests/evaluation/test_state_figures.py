@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import warnings
 from pathlib import Path
 
 import pandas as pd
 import pytest
 
-from lib.evaluation.saving import save_figure
 from lib.evaluation.state_figures import bought_hits, gap_paths, residual_paths
+from tests.evaluation.drawing import draws_equally_twice
 from tests.evaluation.test_figures import HOSTILE
 
 NONE = float("nan")
@@ -48,12 +47,7 @@ ALL = {
 
 @pytest.mark.parametrize("name", ALL)
 def test_hostile_labels_draw_without_warning_and_equally_twice(tmp_path: Path, name: str) -> None:
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        one = save_figure(ALL[name](), tmp_path / "a", name)
-        two = save_figure(ALL[name](), tmp_path / "b", name)
-    for ending in ("png", "svg"):
-        assert one[ending].read_bytes() == two[ending].read_bytes() and one[ending].stat().st_size > 5000
+    draws_equally_twice(ALL[name], tmp_path, name)
 
 
 def test_marks_are_measured_and_dashes_are_the_law() -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from pathlib import Path
 
 import matplotlib.pyplot as plt
@@ -12,7 +11,6 @@ import pytest
 from matplotlib.colors import to_rgb
 from matplotlib.figure import Figure
 
-from lib.evaluation.figures import save_figure
 from lib.evaluation.looks import SIGNS
 from lib.evaluation.theory_figures import (
     balance,
@@ -24,6 +22,7 @@ from lib.evaluation.theory_figures import (
     regret_against_bound,
     sender_crossing,
 )
+from tests.evaluation.drawing import draws_equally_twice
 from tests.evaluation.test_figures import HOSTILE, texts
 
 MARKS = pd.DataFrame({"gain": [0.3, 0.1, 0.2, np.nan], "tax": [0.1, 0.2, 0.2, 0.1]})
@@ -71,14 +70,7 @@ ALL = {
 @pytest.mark.parametrize("name", ALL)
 def test_hostile_labels_draw_without_warning_and_equally_twice(tmp_path: Path, name: str) -> None:
     before = plt.get_fignums()
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        one = save_figure(ALL[name](), tmp_path / "a", name)
-        two = save_figure(ALL[name](), tmp_path / "b", name)
-    for ending in ("png", "svg"):
-        assert one[ending].read_bytes() == two[ending].read_bytes()
-        assert one[ending].stat().st_size > 5000
-    assert "<b>" not in one["svg"].read_text(encoding="utf-8")
+    draws_equally_twice(ALL[name], tmp_path, name)
     assert isinstance(ALL[name](), Figure) and plt.get_fignums() == before
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import warnings
 from pathlib import Path
 
 import matplotlib.pyplot as plt
@@ -15,9 +14,9 @@ from matplotlib.colors import to_rgb
 from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 
-from lib.evaluation.figures import save_figure
 from lib.evaluation.looks import policy_colour
 from lib.evaluation.transfer_figures import policy_points, receiver_map, sign_map
+from tests.evaluation.drawing import draws_equally_twice
 from tests.evaluation.test_figures import HOSTILE, texts
 
 NAMES = ("small", "large", HOSTILE)
@@ -71,13 +70,7 @@ def grid(axis: Axes) -> np.ndarray:
 
 @pytest.mark.parametrize("name", ALL)
 def test_hostile_labels_draw_without_warning_and_equally_twice(tmp_path: Path, name: str) -> None:
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        one = save_figure(ALL[name](), tmp_path / "a", name)
-        two = save_figure(ALL[name](), tmp_path / "b", name)
-    for ending in ("png", "svg"):
-        assert one[ending].read_bytes() == two[ending].read_bytes()
-        assert one[ending].stat().st_size > 5000
+    draws_equally_twice(ALL[name], tmp_path, name)
     assert not any(
         "$5\n" in text or "\x00" in text or "<b>" in text.replace("$6 <b>", "") for text in texts(ALL[name]())
     )
