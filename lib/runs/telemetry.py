@@ -105,7 +105,8 @@ class Telemetry:
         self.reasons, self._samples, self._stop = {}, [], threading.Event()
         reasons = self.reasons
         nvml = self._nvml or self._attempt(reasons, GPU, lambda: import_module("pynvml"))
-        self._thread = threading.Thread(target=self._run, args=(nvml, self._samples, reasons, self._stop), daemon=True)
+        sampled = (nvml, self._samples, reasons, self._stop)
+        self._thread = threading.Thread(target=self._run, args=sampled, name="telemetry", daemon=True)
         try:
             self._thread.start()
         except RuntimeError as error:  # the machine has no thread left

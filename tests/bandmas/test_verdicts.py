@@ -62,7 +62,7 @@ def test_the_study_s_tasks_are_left_alone(studied: dict[str, Workload], tmp_path
     said = " ".join(prompt.turns[-1].text for prompt in judge.scored + writer.asked)
     assert not any(task.query in said for workload in studied.values() for task in workload.tasks)
     assert all(task.query in said for task in after[5:])
-    assert (len(judge.scored), judge.asked, len(writer.asked)) == (6, [], 6 * 3)
+    assert judge.asked == judge.scored and (len(judge.scored), len(writer.asked)) == (6, 6 * 3)
     assert known.receiver == judge.fingerprint
 
 

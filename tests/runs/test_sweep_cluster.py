@@ -27,7 +27,7 @@ ROOT = Path(__file__).resolve().parents[2]
 CELL = """
 import time
 from pathlib import Path
-lives = Path(log)
+lives = Path(folder) / "lives.txt"
 with lives.open("a") as file:
     file.write(f"{seed}\\n")
 while seed == 0 and lives.read_text().split().count("0") == 1:
@@ -41,10 +41,10 @@ start_run().record(double=2 * seed)
 def checkout_with(tmp_path: Path, seeds: str, more: str = "") -> tuple[Layout, Path, Path]:
     """Return a checkout with one notebook, its sweep file and the log of lives."""
     layout, log = make_checkout(tmp_path), tmp_path / "lives.txt"
-    write_notebook(layout.notebooks / "10_a.ipynb", CELL, parameters='seed: int = 9\nlog: str = ""')
+    write_notebook(layout.notebooks / "10_a.ipynb", CELL, parameters='seed: int = 9\nfolder: str = ""')
     (layout.params / "sweeps").mkdir()
     file = layout.params / "sweeps" / "trial.yaml"
-    file.write_text(f"notebook: 10\nparameters: {{log: {log}}}\ngrid: {{seed: {seeds}}}\n{more}")
+    file.write_text(f"notebook: 10\nparameters: {{folder: {tmp_path}}}\ngrid: {{seed: {seeds}}}\n{more}")
     return layout, file, log
 
 

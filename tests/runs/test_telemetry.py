@@ -78,7 +78,7 @@ def sampled(nvml: Any, samples: int = 3, every: float = 0.01) -> Telemetry:
 
 
 def threads() -> set[threading.Thread]:
-    return {thread for thread in threading.enumerate() if "_run" in thread.name}
+    return {thread for thread in threading.enumerate() if thread.name == "telemetry"}
 
 
 # ------------------------------------------------------------------------------------------------------------ processor
