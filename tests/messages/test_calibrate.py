@@ -257,7 +257,7 @@ def test_no_tasks_are_refused() -> None:
         calibrate(ScriptedReceiver(), [], {}, {})
 
 
-@pytest.mark.parametrize("lift", [(0.0, 0.0, 0.0), (2.0, -1.0, 0.0), (-3.0, 1.0, 0.0), (1.0, 4.0, 0.0)])
+@pytest.mark.parametrize("lift", [(2.0, -1.0, 0.0), (-3.0, 4.0, 0.0)])
 def test_shifted_scores_are_the_verdicts_that_are_decoded(claims: Claims, lift: tuple[float, float, float]) -> None:
     """What offsets are fitted on is the choice they act on: the label's first token, behind the report that was copied.
 
@@ -268,7 +268,7 @@ def test_shifted_scores_are_the_verdicts_that_are_decoded(claims: Claims, lift: 
     receiver = chat_receiver("llama", dtype=torch.float64, pack=False, max_position_embeddings=8192)
     tasks, packets, _ = claims
     offsets = dict(zip(LABELS, lift, strict=True))
-    asked = [(task, packets[task.id][:count]) for task in tasks[:3] for count in (0, 2, 4)]
+    asked = [(task, packets[task.id][:count]) for task in tasks[:2] for count in (0, 3)]
     plain = [receiver_prompt(*one) for one in asked]
     copied = reports_of(receiver.reply(plain, max_tokens=200))
     begun = [[f'{{"report":{json.dumps(report)},"label":"{label[0]}' for label in LABELS] for report in copied]
